@@ -1,0 +1,8 @@
+//! The embedded engine of Millpond.
+//!
+//! Map, bottom up; a module imports only what stands above it in this list:
+//! `fmt` pure codecs of everything on disk · `io` disks, buffers, clock, randomness · `cap` one capacity disk: allocation, map,
+//! checkpoint · `dg` one disk group: log, overlay, destage, recovery · `obj` one object: range locks, mirrors, votes, resync ·
+//! `cluster` hosts, configuration, directory, repair, the `Engine` trait · `nbd` the protocol front · `sim` the seeded simulator.
+//! Invariants are listed in docs/ARCHITECTURE.md. One thread runs all of it; nothing here knows HTTP or SQL.
+pub mod mutant;

@@ -1,0 +1,76 @@
+//! Mutants: each removes one safety rule, so that the tests can prove that they notice.
+//!
+//! Without the feature `mutants` every check is a constant `false` and costs nothing. With it, one mutant can be switched on
+//! per thread, so that one build proves all of them.
+
+/// The safety rules that can be removed. The name says what is missing when it is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "each variant is explained where it is used")]
+pub enum Mutant {
+    /// `stable_oseq` is the highest acknowledged instead of the low-water mark (correction 1).
+    HighestAcked,
+    /// The incarnation is not raised at open (correction 2).
+    NoEpochBump,
+    /// The write set changes without waiting for writes under the old one (correction 3).
+    NoBarrier,
+    /// An invalid batch is always the end of the log (correction 4).
+    NoLogScan,
+    /// Log space is reused before the superblock that names the new tail is flushed (correction 5).
+    EarlyLogReuse,
+    /// Records above `stable_oseq` are destaged.
+    DestageUnstable,
+    /// A freed extent is reused before the checkpoint that freed it is durable.
+    EarlyExtentReuse,
+    /// The write is acknowledged before the stale mark is on a majority.
+    AckBeforeStaleMark,
+    /// Delta resync looks at the good side only.
+    OneSidedDelta,
+    /// No union roll-forward at open.
+    NoRollForward,
+    /// Superseded by an unstable record counts as superseded.
+    SupersededByUnstable,
+    /// Trims take no range lock.
+    TrimWithoutLock,
+    /// The own offset of a block is not checked.
+    NoSelfOffset,
+    /// A trimmed extent forgets its sequence (correction 8).
+    ForgetHoleSequence,
+    /// The range lock is released before the acknowledgement (correction 10).
+    EarlyRangeUnlock,
+    /// Checksums are not verified on read.
+    NoReadChecksum,
+    /// The flush of the log is skipped.
+    SkipLogFlush,
+    /// The flush of data before the checkpoint's superblock is skipped.
+    SkipCheckpointFlush,
+    /// A deleted object leaves no tombstone (correction 9).
+    NoTombstone,
+    /// A local id is used again (correction 14).
+    ReuseLocalId,
+}
+
+#[cfg(feature = "mutants")]
+mod switch {
+    use super::Mutant;
+    use std::cell::Cell;
+    thread_local!(static ON: Cell<Option<Mutant>> = const { Cell::new(None) });
+
+    /// Switches one mutant on for this thread, or all off.
+    pub fn set(mutant: Option<Mutant>) {
+        ON.with(|on| on.set(mutant));
+    }
+
+    /// Whether `mutant` is on in this thread.
+    pub fn on(mutant: Mutant) -> bool {
+        ON.with(|on| on.get() == Some(mutant))
+    }
+}
+#[cfg(feature = "mutants")]
+pub use switch::{on, set};
+
+/// Whether `mutant` is on: never, in this build.
+#[cfg(not(feature = "mutants"))]
+#[inline(always)]
+pub const fn on(_mutant: Mutant) -> bool {
+    false
+}

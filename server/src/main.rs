@@ -1,0 +1,2 @@
+//! Millpond: console, API, command line.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Shared by the system tests: real server, real clients, real browser.
