@@ -23,7 +23,9 @@ const _: () = assert!(COMPONENT_BYTES_MAX == 273_804_165_120);
 const _: () = assert!(COMPONENT_BYTES_MAX.is_multiple_of(2 << 20));
 
 /// Wall-clock time, milliseconds since 1970 UTC: for people, never for ordering.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 #[serde(transparent)]
 pub struct Timestamp(pub i64);
 

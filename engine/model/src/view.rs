@@ -5,8 +5,8 @@
 use crate::ids::{ClusterId, ComponentId, DiskGroupId, DiskId, HostId, ObjectId, TaskId};
 use crate::policy::Policy;
 use crate::state::{
-    ClusterState, ClusterType, ComponentState, Compliance, DiskRole, DiskState, HostKind, HostRole, HostState, Media,
-    ObjectHealth, ResyncReason, ResyncState, Severity, TaskState,
+    ClusterState, ClusterType, Compliance, ComponentState, DiskRole, DiskState, HostKind, HostRole,
+    HostState, Media, ObjectHealth, ResyncReason, ResyncState, Severity, TaskState,
 };
 use crate::units::Timestamp;
 use serde::{Deserialize, Serialize};

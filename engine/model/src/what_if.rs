@@ -1,6 +1,6 @@
 //! Questions about what would happen, and their answers. One function answers them all: [`answer`].
-use crate::placement::Refusal;
 use crate::ids::{DiskId, ObjectId};
+use crate::placement::Refusal;
 use crate::policy::Policy;
 use serde::{Deserialize, Serialize};
 

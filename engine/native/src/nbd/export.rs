@@ -42,30 +42,18 @@ pub enum ExportError {
 /// A run of bytes of an answer to a read.
 #[derive(Clone)]
 pub enum Chunk {
-    /// `len` bytes of `buf` from `start`. Any alignment; the buffer may be shared with caches, nobody writes into it.
-    Data {
-        /// The buffer that holds the bytes.
-        buf: IoBuf,
-        /// Where they begin in it, bytes.
-        start: usize,
-        /// How many there are, bytes.
-        len: usize,
-    },
+    /// Bytes of a buffer, any alignment. It may be shared with caches: nobody writes into it.
+    Data(IoBuf),
     /// So many zero bytes that no buffer holds.
     Zero(usize),
 }
 
 impl Chunk {
-    /// All of `buf`.
-    pub fn whole(buf: IoBuf) -> Self {
-        let len = buf.as_slice().len();
-        Self::Data { buf, start: 0, len }
-    }
-
     /// Length, bytes.
     pub fn len(&self) -> usize {
         match self {
-            Self::Data { len, .. } | Self::Zero(len) => *len,
+            Self::Data(buf) => buf.len(),
+            Self::Zero(len) => *len,
         }
     }
 
@@ -87,17 +75,20 @@ pub struct Payload {
 }
 
 impl Payload {
-    /// An all-zero payload for a write of `len` bytes at `offset`.
-    pub fn zeroed(offset: u64, len: usize) -> Self {
+    /// Room for a write of `len` bytes at `offset`: the payload bytes are arbitrary until they are filled.
+    pub fn for_write(offset: u64, len: usize) -> Self {
         const BLOCK: usize = BLOCK_BYTES as usize;
         let start = (offset % BLOCK_BYTES) as usize;
-        let buf = IoBuf::zeroed((start + len).next_multiple_of(BLOCK).max(BLOCK));
+        let mut buf = IoBuf::for_read((start + len).next_multiple_of(BLOCK).max(BLOCK));
+        let bytes = buf.as_mut();
+        bytes[..start].fill(0);
+        bytes[start + len..].fill(0);
         Self { buf, start, len }
     }
 
     /// A payload holding a copy of `bytes`: for tests and small internal writes.
     pub fn copied(offset: u64, bytes: &[u8]) -> Self {
-        let mut payload = Self::zeroed(offset, bytes.len());
+        let mut payload = Self::for_write(offset, bytes.len());
         payload.bytes_mut().copy_from_slice(bytes);
         payload
     }
