@@ -1,0 +1,9 @@
+//! System tests: the real binary, driven as people and programs drive it.
+mod cases;
+mod clients;
+mod contract;
+mod crash;
+mod faults;
+mod journeys;
+mod recovery;
+mod wrong_starts;
