@@ -8,6 +8,7 @@ use super::dir::{DirEntry, DirEntryRaw};
 use super::header::{self, HEADER_BYTES, Header, Kind, Place};
 use super::{BLOCK, FmtError, LocalId, dev_id, on_disk};
 use model::ids::{ClusterId, DiskGroupId, DiskId, HostId};
+use model::state::Media;
 use uuid::Uuid;
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
@@ -60,16 +61,6 @@ impl std::ops::BitOr for Roles {
     fn bitor(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
-}
-
-/// What the disk is made of, as it was when claimed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "kebab-case")]
-#[repr(u8)]
-#[allow(missing_docs, reason = "the words of the contract")]
-pub enum Media {
-    Flash = 1,
-    Hdd = 2,
 }
 
 /// What a region holds.
@@ -332,7 +323,10 @@ impl Superblock {
         raw.host = self.host.0.into_bytes();
         raw.size_bytes = self.size_bytes.into();
         raw.physical_block_bytes = self.physical_block_bytes.into();
-        raw.media = self.media as u8;
+        raw.media = match self.media {
+            Media::Flash => 1,
+            Media::Hdd => 2,
+        };
         raw.roles = self.roles.0;
         raw.clean = self.clean.into();
         raw.name_bytes = put_bytes(&mut raw.name, self.name.as_bytes(), "name")? as u8;

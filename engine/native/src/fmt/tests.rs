@@ -3,6 +3,7 @@ use super::dir::DirEntry;
 use super::superblock::*;
 use super::*;
 use model::ids::{ClusterId, DiskGroupId, DiskId, HostId};
+use model::state::Media;
 use proptest::prelude::*;
 
 /// Flips every single bit and then some random bytes of `block`: `open` must refuse each time.
