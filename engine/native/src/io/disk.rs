@@ -1,4 +1,5 @@
 //! One disk as the engine sees it: dispatch over real and simulated disks, bounds, and the fault switch.
+use super::file::FileDisk;
 use super::sim::SimHandle;
 use super::{FaultSwitch, IoBuf};
 use model::state::Media;
@@ -75,6 +76,7 @@ pub struct Geometry {
 
 #[derive(Clone)]
 pub(super) enum Kind {
+    File(FileDisk),
     Sim(SimHandle),
 }
 
@@ -97,6 +99,7 @@ impl Disk {
         let io = async {
             self.delay(IoOp::Read, offset_bytes, buf.len() as u64).await?;
             match &self.kind {
+                Kind::File(disk) => disk.read(offset_bytes, buf).await,
                 Kind::Sim(disk) => disk.read(offset_bytes, buf).await,
             }
         };
@@ -116,6 +119,7 @@ impl Disk {
                 return Err(DiskError::NoSpace);
             }
             match &self.kind {
+                Kind::File(disk) => disk.write(offset_bytes, bufs).await,
                 Kind::Sim(disk) => disk.write(offset_bytes, bufs).await,
             }
         };
@@ -130,6 +134,7 @@ impl Disk {
                 return Err(DiskError::FlushFailed);
             }
             match &self.kind {
+                Kind::File(disk) => disk.flush().await,
                 Kind::Sim(disk) => disk.flush().await,
             }
         };
@@ -148,6 +153,7 @@ impl Disk {
         let io = async {
             self.delay(IoOp::Discard, offset_bytes, len_bytes).await?;
             match &self.kind {
+                Kind::File(disk) => disk.discard(offset_bytes, len_bytes).await,
                 Kind::Sim(disk) => disk.discard(offset_bytes, len_bytes).await,
             }
         };
@@ -178,6 +184,7 @@ impl Disk {
     /// Waits until nothing of this disk is under way below the engine, abandoned I/O included.
     pub async fn quiesce(&self) {
         match &self.kind {
+            Kind::File(disk) => disk.quiesce().await,
             Kind::Sim(disk) => disk.quiesce().await,
         }
     }
@@ -189,6 +196,7 @@ impl Disk {
 
     fn is_allocated(&self, offset_bytes: u64, len_bytes: u64) -> bool {
         match &self.kind {
+            Kind::File(disk) => disk.is_allocated(offset_bytes, len_bytes),
             Kind::Sim(disk) => disk.is_allocated(offset_bytes, len_bytes),
         }
     }

@@ -8,9 +8,13 @@ mod buf;
 mod disk;
 mod env;
 mod faults;
+mod file;
 pub mod sim;
+mod uring;
 
 pub use buf::{ALIGNMENT_BYTES, IoBuf};
 pub use disk::{Disk, DiskError, Geometry, IoOp};
 pub use env::{Env, below};
 pub use faults::FaultSwitch;
+pub use file::{FileLock, Holder, LOCK_WAIT, OpenError, OpenOptions, create_file, lock_file, open_file};
+pub use uring::Ring;

@@ -430,3 +430,6 @@ impl SimHandle {
         self.medium.state.borrow().image.holds(offset_bytes, len_bytes)
     }
 }
+
+#[cfg(test)]
+mod tests;
