@@ -1,2 +1,4 @@
-//! Millpond: console, API, command line.
-fn main() {}
+//! Millpond: console, API, storage engine and command line in one program.
+fn main() -> std::process::ExitCode {
+    millpond::cli::main()
+}

@@ -1,0 +1,1 @@
+//! The one file that names an engine crate.
