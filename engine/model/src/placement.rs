@@ -204,3 +204,6 @@ fn nearest_in_words(topology: &Topology, policy: &Policy, size_bytes: u64, refus
     }
     words
 }
+
+#[cfg(test)]
+mod tests;
