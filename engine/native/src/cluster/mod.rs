@@ -1,0 +1,9 @@
+//! The cluster: hosts, configuration, directory of objects, repair, and the trait `Engine` of this machine.
+//!
+//! Map: `handle` the `Send` front that implements `Engine` by messages to the engine thread · `board` events, tasks and the version
+//! that readers wait on · `faults` what a lab has broken, kept over restarts · `hint` the paths of the disks last used.
+//! Invariants: one thread owns all of it; a message is plain data; nothing here is needed to read a disk (import works without the folder).
+pub mod board;
+pub mod faults;
+pub mod handle;
+pub mod hint;
