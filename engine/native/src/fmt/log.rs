@@ -52,6 +52,12 @@ on_disk! {
 const RECORD_BYTES: usize = size_of::<RecordRaw>();
 const _: () = assert!(RECORD_BYTES == 48 && RECORDS_AT == 128);
 
+#[cfg(test)]
+pub(crate) const TABLES: &[(&str, super::Fields, usize)] = &[
+    ("log batch", BatchRaw::FIELDS, size_of::<BatchRaw>()),
+    ("log record", RecordRaw::FIELDS, size_of::<RecordRaw>()),
+];
+
 /// What a record does. Numbers are for ever; those that no version writes yet are reserved and refused by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]

@@ -28,7 +28,15 @@ fn head() -> impl Strategy<Value = BatchHead> {
                 record.payload = if blocks > 0 { crcs.len() as u32 } else { 0 };
                 crcs.extend((0..blocks).map(|block| record.oseq as u32 ^ block as u32));
             }
-            BatchHead { batch_seq, incarnation, prev_crc, durable_upto: durable % batch_seq, wrap, records, crcs }
+            BatchHead {
+                batch_seq,
+                incarnation,
+                prev_crc,
+                durable_upto: durable % batch_seq,
+                wrap,
+                records,
+                crcs,
+            }
         },
     )
 }

@@ -16,6 +16,8 @@ pub mod dir;
 pub mod header;
 pub mod layout;
 pub mod leaf;
+pub mod log;
+pub mod log_config;
 pub mod slot;
 pub mod superblock;
 

@@ -93,6 +93,9 @@ pub struct Member {
     pub disk: DiskId,
     /// Boot epoch in its superblock.
     pub epoch: u32,
+    /// The epoch in which it was found that this disk lost records, by a damaged log or as an old copy; 0 for never. Components
+    /// whose descriptor was committed under a lower epoch are stale and nobody has said so yet.
+    pub damaged_epoch: u32,
     /// Generation of its newest checkpoint.
     pub checkpoint_generation: u64,
 }
@@ -189,7 +192,7 @@ on_disk! {
     struct RegionRaw { kind: U16, rsv0: [u8; 6], group: [u8; 16], offset_bytes: U64, len_bytes: U64 }
 }
 on_disk! {
-    struct MemberRaw { disk: [u8; 16], epoch: U32, rsv0: U32, checkpoint_generation: U64 }
+    struct MemberRaw { disk: [u8; 16], epoch: U32, damaged_epoch: U32, checkpoint_generation: U64 }
 }
 on_disk! {
     struct GroupRaw {
@@ -469,7 +472,7 @@ impl GroupLog {
             Ok(MemberRaw {
                 disk: member.disk.0.into_bytes(),
                 epoch: member.epoch.into(),
-                rsv0: 0.into(),
+                damaged_epoch: member.damaged_epoch.into(),
                 checkpoint_generation: member.checkpoint_generation.into(),
             })
         })?;
@@ -488,6 +491,7 @@ impl GroupLog {
                 Ok(Member {
                     disk: DiskId(Uuid::from_bytes(member.disk)),
                     epoch: member.epoch.get(),
+                    damaged_epoch: member.damaged_epoch.get(),
                     checkpoint_generation: member.checkpoint_generation.get(),
                 })
             })?,

@@ -39,7 +39,7 @@ prop_compose! {
 
 prop_compose! {
     fn any_group()(
-        ids: [[u8; 16]; 2], seqs: [u64; 3], next: u32, members in prop::collection::vec(any::<([u8; 16], u32, u64)>(), 0..=7),
+        ids: [[u8; 16]; 2], seqs: [u64; 3], next: u32, members in prop::collection::vec(any::<([u8; 16], [u32; 2], u64)>(), 0..=7),
     ) -> GroupLog {
         GroupLog {
             group: DiskGroupId::from_random(ids[0]),
@@ -48,8 +48,8 @@ prop_compose! {
             tail_offset_bytes: seqs[1],
             flushed_seq: seqs[2],
             next_local: LocalId(next),
-            members: members.into_iter().map(|(disk, epoch, checkpoint_generation)| {
-                Member { disk: DiskId::from_random(disk), epoch, checkpoint_generation }
+            members: members.into_iter().map(|(disk, [epoch, damaged_epoch], checkpoint_generation)| {
+                Member { disk: DiskId::from_random(disk), epoch, damaged_epoch, checkpoint_generation }
             }).collect(),
         }
     }
