@@ -228,14 +228,19 @@ fn holder_of(fd: &OwnedFd) -> Holder {
     let Ok(stat) = rustix::fs::fstat(fd) else { return unknown };
     let (major, minor) = (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
     let place = format!("{major:02x}:{minor:02x}:{}", stat.st_ino);
-    let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
-    let pid = locks.lines().find_map(|line| {
-        let fields: Vec<&str> = line.split_whitespace().collect();
-        let held = fields.get(1) == Some(&"FLOCK") && fields.get(5) == Some(&place.as_str());
-        held.then(|| fields[4].parse().ok()).flatten()
-    });
-    let command = pid.and_then(|pid: u32| std::fs::read_to_string(format!("/proc/{pid}/comm")).ok());
+    // The kernel gives the table out in pieces: a line can be missed while others come and go.
+    let pid = (0..5).find_map(|_| lock_owner(&place));
+    let command = pid.and_then(|pid| std::fs::read_to_string(format!("/proc/{pid}/comm")).ok());
     Holder { pid, command: command.map(|name| name.trim().to_owned()) }
+}
+
+fn lock_owner(place: &str) -> Option<u32> {
+    let locks = std::fs::read_to_string("/proc/locks").ok()?;
+    locks.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let held = fields.get(1) == Some(&"FLOCK") && fields.get(5) == Some(&place);
+        held.then(|| fields[4].parse().ok()).flatten()
+    })
 }
 
 /// Switches the page cache off where the file system can; where it cannot, flushes do the work.

@@ -220,12 +220,7 @@ async fn reap_on_event(inner: Rc<Inner>, eventfd: AsyncFd<OwnedFd>) {
     loop {
         let Ok(mut ready) = eventfd.readable().await else { return };
         let mut count = [0; 8];
-        loop {
-            match rustix::io::read(eventfd.get_ref(), &mut count) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(_) => break,
-            }
-        }
+        while let Ok(_) | Err(rustix::io::Errno::INTR) = rustix::io::read(eventfd.get_ref(), &mut count) {}
         ready.clear_ready();
         inner.reap();
     }
