@@ -9,3 +9,4 @@ pub mod cluster;
 pub mod fmt;
 pub mod io;
 pub mod mutant;
+pub mod nbd;

@@ -10,7 +10,7 @@
 #![allow(async_fn_in_trait, reason = "one thread: no caller ever needs Send futures")]
 
 use crate::io::IoBuf;
-use millpond_model::units::BLOCK_BYTES;
+use model::units::BLOCK_BYTES;
 
 /// Why an export refused or failed a request. Each variant is one errno of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,0 +1,1 @@
+//! Tests of the front over socket pairs with an export in memory.
