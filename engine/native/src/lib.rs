@@ -5,6 +5,7 @@
 //! checkpoint · `dg` one disk group: log, overlay, destage, recovery · `obj` one object: range locks, mirrors, votes, resync ·
 //! `cluster` hosts, configuration, directory, repair, the `Engine` trait · `nbd` the protocol front · `sim` the seeded simulator.
 //! Invariants are listed in docs/ARCHITECTURE.md. One thread runs all of it; nothing here knows HTTP or SQL.
+pub mod cap;
 pub mod cluster;
 pub mod fmt;
 pub mod io;

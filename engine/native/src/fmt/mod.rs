@@ -97,6 +97,7 @@ pub fn dev_id(disk: DiskId) -> u64 {
 }
 
 /// Name, offset and size in bytes of each field of a structure, as the document shows them.
+#[cfg(test)]
 pub type Fields = &'static [(&'static str, usize, usize)];
 
 /// Defines a structure exactly as it lies on disk, with the table of its fields.
@@ -112,6 +113,7 @@ macro_rules! on_disk {
 
         impl $name {
             /// Name, offset and size of each field, bytes.
+            #[cfg(test)]
             pub(crate) const FIELDS: $crate::fmt::Fields =
                 &[$((stringify!($field), std::mem::offset_of!($name, $field), size_of::<$type>())),*];
         }
