@@ -13,8 +13,10 @@ pub mod placement;
 pub mod plan;
 pub mod policy;
 pub mod recommend;
+pub mod recorded;
 
 pub mod state;
+pub mod tree;
 pub mod units;
 pub mod view;
 pub mod what_if;

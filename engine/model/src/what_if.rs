@@ -1,8 +1,14 @@
 //! Questions about what would happen, and their answers. One function answers them all: [`answer`].
+//!
+//! Invariant: it decides with the same `placement` that acts, so an answer and the act agree on the same snapshot.
 use crate::ids::{DiskId, ObjectId};
 use crate::placement::Refusal;
 use crate::policy::Policy;
 use serde::{Deserialize, Serialize};
+
+mod answers;
+
+pub use answers::answer;
 
 /// A question.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
