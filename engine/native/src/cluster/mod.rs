@@ -1,8 +1,10 @@
 //! The cluster: hosts, configuration, directory of objects, repair, and the trait `Engine` of this machine.
 //!
 //! Map: `handle` the `Send` front that implements `Engine` by messages to the engine thread · `board` events, tasks and the version
-//! that readers wait on · `faults` what a lab has broken, kept over restarts · `hint` the paths of the disks last used.
+//! that readers wait on · `faults` what a lab has broken, kept over restarts · `hint` the paths of the disks last used ·
+//! `assemble` which disks make which cluster (pure; start, scan, import and check decide with it).
 //! Invariants: one thread owns all of it; a message is plain data; nothing here is needed to read a disk (import works without the folder).
+pub mod assemble;
 pub mod board;
 pub mod faults;
 pub mod handle;
