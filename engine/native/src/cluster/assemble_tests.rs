@@ -73,7 +73,12 @@ fn seen(config: &ClusterConfig, host: u8, number: u8) -> SeenDisk {
         tail_offset_bytes: 0,
         flushed_seq: 0,
         next_local: LocalId(1),
-        members: vec![Member { disk: disk_id(host, 1), epoch: 3, checkpoint_generation: 5 }],
+        members: vec![Member {
+            disk: disk_id(host, 1),
+            epoch: 3,
+            checkpoint_generation: 5,
+            damaged_epoch: 0,
+        }],
     };
     let mut checkpoint = crate::fmt::superblock::CheckpointRoot::default();
     checkpoint.generation = 5;
