@@ -11,3 +11,4 @@ pub mod fmt;
 pub mod io;
 pub mod mutant;
 pub mod nbd;
+pub mod sim;

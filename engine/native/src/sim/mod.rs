@@ -1,0 +1,6 @@
+//! The seeded simulator: the engine's own code on simulated disks, in virtual time, against a stupid oracle.
+//!
+//! Map: `content` what is written · `reference` what reads may show.
+//! Invariant: a world is its seed: the same seed gives the same I/O in the same order.
+pub mod content;
+pub mod reference;
