@@ -9,6 +9,7 @@ use crate::fmt::slot::ConfigSlot;
 use crate::fmt::superblock::{Superblock, copies};
 use crate::fmt::{BLOCK, FmtError, dev_id};
 use crate::io::{Disk, DiskError, IoBuf};
+use model::units::DISK_BYTES_MIN;
 use std::cell::{Cell, Ref, RefCell};
 use std::rc::Rc;
 
@@ -48,6 +49,11 @@ pub struct Scan {
 /// # Errors
 /// `Foreign`, `Newer`, `Disk` (only when no copy could be read).
 pub async fn scan(disk: &Disk) -> Result<Scan, LabelError> {
+    // Anything smaller than the smallest disk is foreign; it may not even have room for the copies.
+    if disk.geometry().size_bytes < DISK_BYTES_MIN {
+        let found = disk.geometry().size_bytes as usize;
+        return Err(LabelError::Foreign(FmtError::Short { needed: DISK_BYTES_MIN as usize, found }));
+    }
     let mut valid: Vec<(usize, Superblock)> = Vec::new();
     let mut invalid = Vec::new();
     let mut first_error = None;

@@ -314,4 +314,4 @@ fn is_old(disk: &SeenDisk, memory: Option<&GroupLog>, findings: &mut Vec<Finding
 
 #[cfg(test)]
 #[path = "assemble_tests.rs"]
-mod tests;
+pub(super) mod tests;

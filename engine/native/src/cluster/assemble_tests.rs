@@ -26,7 +26,7 @@ fn host_id(host: u8) -> HostId {
 }
 
 /// `hosts` hosts, each with a cache disk (0) and a capacity disk (1).
-fn config(cluster: u8, hosts: u8, version: (u64, u64)) -> ClusterConfig {
+pub fn config(cluster: u8, hosts: u8, version: (u64, u64)) -> ClusterConfig {
     let disks = (1..=hosts).flat_map(|host| {
         [(0, DiskRole::Cache), (1, DiskRole::Capacity)].map(|(number, role)| ConfigDisk {
             id: disk_id(host, number),
@@ -65,7 +65,7 @@ fn config(cluster: u8, hosts: u8, version: (u64, u64)) -> ClusterConfig {
     }
 }
 
-fn seen(config: &ClusterConfig, host: u8, number: u8) -> SeenDisk {
+pub fn seen(config: &ClusterConfig, host: u8, number: u8) -> SeenDisk {
     let group = GroupLog {
         group: group_id(host),
         log_disk: disk_id(host, 0),

@@ -1,0 +1,126 @@
+//! Opening disks and reading their labels.
+//!
+//! A [`DiskSource`] is where disks come from: files and devices of this machine, or simulated ones. [`look`] opens every path
+//! exclusively, reads labels and configuration slots, writes nothing, and says of each path that it cannot use why.
+use super::assemble::SeenDisk;
+use crate::cap::label::{Label, LabelError, scan};
+use crate::io::{Disk, OpenError, OpenOptions, Ring, open_file};
+use model::ids::DiskId;
+use model::state::Media;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Where disks come from.
+#[allow(async_fn_in_trait, reason = "called on the engine thread only, where no future is sent")]
+pub trait DiskSource {
+    /// Opens the disk at `path` exclusively, waiting for another holder up to `lock_wait`.
+    ///
+    /// # Errors
+    /// As `io::open_file`; nothing was changed.
+    async fn open(&self, path: &Path, writable: bool, lock_wait: Duration) -> Result<Disk, OpenError>;
+}
+
+/// Files and block devices of this machine.
+#[derive(Clone)]
+pub struct MachineSource {
+    ring: Ring,
+}
+
+impl MachineSource {
+    /// Disks through this ring.
+    pub fn new(ring: Ring) -> Self {
+        Self { ring }
+    }
+}
+
+impl DiskSource for MachineSource {
+    async fn open(&self, path: &Path, writable: bool, lock_wait: Duration) -> Result<Disk, OpenError> {
+        // The superblock knows the media of a formatted disk; before that the inventory says it.
+        let options = OpenOptions { writable, lock_wait, media: Media::Flash };
+        open_file(&self.ring, path, options).await
+    }
+}
+
+/// Why a path is not used.
+#[derive(Debug, thiserror::Error)]
+pub enum PathError {
+    /// It cannot be opened, or somebody else uses it.
+    #[error("{0}")]
+    Open(OpenError),
+    /// It has no label that can be read.
+    #[error("{}: {error}", path.display())]
+    Label {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: LabelError,
+    },
+}
+
+impl PathError {
+    /// Whether another process holds the disk.
+    pub fn in_use(&self) -> bool {
+        matches!(self, Self::Open(OpenError::InUse { .. }))
+    }
+}
+
+/// What [`look`] found.
+#[derive(Default)]
+pub struct Looked {
+    /// Every disk with a label, as `assemble` wants it. The same disk may be there twice.
+    pub seen: Vec<SeenDisk>,
+    /// The open disks, by path.
+    pub disks: BTreeMap<PathBuf, Disk>,
+    /// Paths that cannot be used.
+    pub refused: Vec<(PathBuf, PathError)>,
+}
+
+impl Looked {
+    /// The open disk that carries `id`, if it was seen once.
+    pub fn disk(&self, id: DiskId) -> Option<&Disk> {
+        let mut found = self.seen.iter().filter(|disk| disk.superblock.disk == id);
+        match (found.next(), found.next()) {
+            (Some(disk), None) => self.disks.get(&disk.path),
+            _ => None,
+        }
+    }
+}
+
+/// Opens `paths` and reads their labels; nothing is written. Waiting for a lock counts for all of them together.
+pub async fn look(
+    source: &impl DiskSource,
+    paths: &[PathBuf],
+    writable: bool,
+    lock_wait: Duration,
+) -> Looked {
+    let mut looked = Looked::default();
+    let deadline = tokio::time::Instant::now() + lock_wait;
+    for path in paths {
+        let wait = deadline.saturating_duration_since(tokio::time::Instant::now());
+        let disk = match source.open(path, writable, wait).await {
+            Ok(disk) => disk,
+            Err(error) => {
+                looked.refused.push((path.clone(), PathError::Open(error)));
+                continue;
+            }
+        };
+        match label_of(&disk).await {
+            Ok((superblock, configs)) => {
+                looked.seen.push(SeenDisk { path: path.clone(), superblock, configs });
+                looked.disks.insert(path.clone(), disk);
+            }
+            Err(error) => looked.refused.push((path.clone(), PathError::Label { path: path.clone(), error })),
+        }
+    }
+    looked
+}
+
+async fn label_of(
+    disk: &Disk,
+) -> Result<(crate::fmt::superblock::Superblock, Vec<crate::fmt::slot::ConfigSlot>), LabelError> {
+    let found = scan(disk).await?;
+    let superblock = found.superblock.clone();
+    let config = Label::read_only(disk.clone(), found).load_config().await?;
+    Ok((superblock, config.into_iter().collect()))
+}
