@@ -15,6 +15,7 @@ struct State {
     blocks: RefCell<BTreeMap<u64, IoBuf>>,
     flushes: Cell<u64>,
     held: Cell<bool>,
+    waiting: Cell<usize>,
     released: Notify,
 }
 
@@ -42,10 +43,18 @@ impl MemExport {
         self.state.released.notify_waiters();
     }
 
+    /// Requests that [`MemExport::hold`] keeps from finishing.
+    pub fn waiting(&self) -> usize {
+        self.state.waiting.get()
+    }
+
     async fn pass(&self) {
+        let waiting = &self.state.waiting;
+        waiting.set(waiting.get() + 1);
         while self.state.held.get() {
             self.state.released.notified().await;
         }
+        waiting.set(waiting.get() - 1);
     }
 
     fn sync(&self, fua: bool) {

@@ -18,6 +18,7 @@ use super::wire::{self, Command, Head, Request, errno, flag};
 use std::cell::Cell;
 use std::io;
 use std::rc::Rc;
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio::time::timeout;
@@ -126,13 +127,13 @@ impl<D: ExportDirectory> Connection<D> {
         let limits = self.front.limits();
         let sending = self.outbox.send(writer, limits.stalled, || self.front.is_short_of_memory());
         tokio::pin!(sending);
-        let ended = tokio::select! {
+        let (ended, linger) = tokio::select! {
             error = &mut sending => return Err(error.into()),
-            ended = self.receive(reader) => ended,
-            () = self.stopped() => Ok(()),
+            ended = self.receive(reader) => (ended, limits.linger),
+            () = self.stopped() => (Ok(()), Duration::ZERO),
         };
         // The client has said all: its requests under way get their time, and their replies with them.
-        let finished = timeout(limits.linger, async {
+        let finished = timeout(linger, async {
             tokio::select! { _ = &mut sending => (), () = self.flight.idle() => () }
         });
         if finished.await.is_err() {
