@@ -5,7 +5,7 @@ use native::nbd::client::Client;
 use native::nbd::listener::{ListenError, Listener};
 use native::nbd::mem::{MemDirectory, MemExport};
 use native::nbd::{Front, Limits};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -40,6 +40,9 @@ async fn refusals(dir: &Path) {
     let listener = Listener::bind(&socket).await.expect("the socket of a dead process is replaced");
     assert!(matches!(Listener::bind(&socket).await, Err(ListenError::InUse(_))));
     assert_eq!(std::fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
+    let made = std::fs::metadata(&socket).unwrap();
+    listener.share_with_group(made.gid()).unwrap();
+    assert_eq!(std::fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o660);
     drop(listener);
     assert!(!socket.exists());
     // A file that took the place of the socket meanwhile is left alone.

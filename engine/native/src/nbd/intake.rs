@@ -3,11 +3,11 @@
 //! Headers are gathered through a small buffer: several per system call when the client pipelines, and at most a few hundred
 //! bytes of a payload are copied; the rest is received straight into its aligned buffer.
 
+use super::patience::Patience;
 use super::wire::{REQUEST_BYTES, Request};
 use std::io;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::time::timeout;
 
 /// Room for eighteen requests.
 const GATHER_BYTES: usize = 512;
@@ -60,7 +60,8 @@ impl<R: AsyncRead + Unpin> Intake<R> {
         &self.gathered[self.start - len..self.start]
     }
 
-    /// Fills `into` with payload. When nothing comes for `patience`, `give_up` decides whether to wait on.
+    /// Fills `into` with payload. When next to nothing comes for `patience`, `give_up` decides
+    /// whether to wait on.
     pub(super) async fn payload(
         &mut self,
         into: &mut [u8],
@@ -70,12 +71,14 @@ impl<R: AsyncRead + Unpin> Intake<R> {
         let gathered = self.take_gathered(into.len());
         let mut filled = gathered.len();
         into[..filled].copy_from_slice(gathered);
+        if filled == into.len() {
+            return Ok(());
+        }
+        let mut patience = Patience::new(patience);
         while filled < into.len() {
-            match timeout(patience, self.reader.read(&mut into[filled..])).await {
-                Ok(Ok(0)) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(received) => filled += received?,
-                Err(_) if give_up() => return Err(io::ErrorKind::TimedOut.into()),
-                Err(_) => {}
+            match patience.step(self.reader.read(&mut into[filled..]), &give_up).await? {
+                Some(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                received => filled += received.unwrap_or(0),
             }
         }
         Ok(())

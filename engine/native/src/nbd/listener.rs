@@ -1,6 +1,6 @@
 //! The unix socket of the NBD front.
 //!
-//! Invariants: the socket has mode 0600 before the first client can reach it; a file that is no socket, or a socket that
+//! Invariants: the socket has mode 0600 before the first client can reach it, and more only by request; a file that is no socket, or a socket that
 //! somebody answers on, is never removed; on stop the file goes only if it is still the one that was made here.
 
 use super::export::ExportDirectory;
@@ -21,7 +21,7 @@ const BACKLOG: u32 = 256;
 /// Rest after a failed accept (out of descriptors, mostly), so that the thread is not kept busy.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Why the socket cannot be opened. Nothing was changed.
+/// Why the socket cannot be opened as asked. Unless a variant says more, nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     /// The path does not fit the system's limit.
@@ -50,6 +50,17 @@ pub enum ListenError {
     /// The socket could not be made.
     #[error("cannot make the NBD socket {0}")]
     Bind(PathBuf, #[source] io::Error),
+    /// The socket could not be given to a group; it keeps mode 0600, or its new group without the right to connect.
+    #[error("cannot give the NBD socket {path} to the group {gid}: the server must belong to that group")]
+    Share {
+        /// The socket.
+        path: PathBuf,
+        /// The group.
+        gid: u32,
+        /// What the system says.
+        #[source]
+        error: io::Error,
+    },
 }
 
 /// A bound unix socket.
@@ -79,6 +90,13 @@ impl Listener {
         };
         let (socket, identity) = bound().map_err(|error| ListenError::Bind(path.to_owned(), error))?;
         Ok(Self { socket, path: path.to_owned(), identity })
+    }
+
+    /// Lets the group `gid` connect, too: mode 0660.
+    pub fn share_with_group(&self, gid: u32) -> Result<(), ListenError> {
+        std::os::unix::fs::chown(&self.path, None, Some(gid))
+            .and_then(|()| std::fs::set_permissions(&self.path, std::fs::Permissions::from_mode(0o660)))
+            .map_err(|error| ListenError::Share { path: self.path.clone(), gid, error })
     }
 
     /// Where it is.

@@ -2,7 +2,7 @@
 //!
 //! Map: `export` what is served · `wire`, `option` pure codecs · `handshake` from greeting to an agreed export · `session` one
 //! connection: admission, execution · `reply` the queue of replies and its one writer · `intake` requests and payload off the
-//! stream · `front` what all connections share: directory, memory, limits, stop · `listener` sockets · `client` a client for
+//! stream · `patience` with slow peers · `front` what all connections share: directory, memory, limits, stop · `listener` sockets · `client` a client for
 //! tests and workloads · `mem` an export in memory.
 //!
 //! Invariants:
@@ -20,6 +20,7 @@ pub mod wire;
 
 mod handshake;
 mod intake;
+mod patience;
 mod reply;
 #[cfg(test)]
 mod tests;

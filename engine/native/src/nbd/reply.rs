@@ -3,6 +3,7 @@
 //! Invariants: the pieces of one reply are put together and in order; what a request holds (its place, its memory) is given
 //! back when the last byte of its reply is in the socket, or the connection is gone.
 
+use super::patience::Patience;
 use super::wire::Head;
 use crate::io::IoBuf;
 use std::cell::{Cell, RefCell};
@@ -14,7 +15,6 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::Notify;
-use tokio::time::timeout;
 
 /// Slices in one system call.
 const SLICES_MAX: usize = 64;
@@ -78,12 +78,12 @@ impl<H> Outbox<H> {
         drop(pieces);
     }
 
-    /// Sends for ever; returns when the stream fails. When the peer takes nothing for `patience`, `give_up` decides
+    /// Sends for ever; returns when the stream fails. When the peer takes next to nothing for `period`, `give_up` decides
     /// whether to wait on.
     pub(super) async fn send<W: AsyncWrite + Unpin>(
         &self,
         writer: &mut W,
-        patience: Duration,
+        period: Duration,
         give_up: impl Fn() -> bool,
     ) -> io::Error {
         loop {
@@ -95,12 +95,14 @@ impl<H> Outbox<H> {
                 self.filled.notified().await;
                 continue;
             }
-            match timeout(patience, poll_fn(|cx| self.poll_send(Pin::new(&mut *writer), cx))).await {
-                Ok(Ok(0)) => return io::ErrorKind::WriteZero.into(),
-                Ok(Ok(sent)) => self.advance(sent),
-                Ok(Err(error)) => return error,
-                Err(_) if give_up() => return io::ErrorKind::TimedOut.into(),
-                Err(_) => {}
+            let mut patience = Patience::new(period);
+            while !self.queue.borrow().pieces.is_empty() {
+                let step = poll_fn(|cx| self.poll_send(Pin::new(&mut *writer), cx));
+                match patience.step(step, &give_up).await {
+                    Ok(Some(0)) => return io::ErrorKind::WriteZero.into(),
+                    Ok(sent) => self.advance(sent.unwrap_or(0)),
+                    Err(error) => return error,
+                }
             }
         }
     }
@@ -121,10 +123,7 @@ impl<H> Outbox<H> {
     }
 
     fn advance(&self, sent: usize) {
-        {
-            let mut queue = self.queue.borrow_mut();
-            queue.sent += sent;
-        }
+        self.queue.borrow_mut().sent += sent;
         loop {
             self.release();
             let piece = {

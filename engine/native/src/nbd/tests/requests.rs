@@ -204,6 +204,16 @@ fn stop_refuses_new_requests_and_finishes_old_ones() {
     });
 }
 
+#[test]
+fn the_client_may_be_used_from_any_thread() {
+    fn sendable<T: Send>(_: T) {}
+    fn check(client: &Client) {
+        sendable((client.clone(), client.read(0, 1), client.write(0, &[1], true), client.block_status(0, 1)));
+        sendable(Client::connect(std::path::Path::new("socket"), "vol"));
+    }
+    let _: fn(&Client) = check;
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Write(u64, Vec<u8>),

@@ -152,6 +152,37 @@ fn a_stalled_payload_gives_its_memory_up() {
 }
 
 #[test]
+fn a_payload_in_drops_gives_its_memory_up() {
+    local(true, async {
+        let (front, _) = narrow();
+        let (mut slow, session) = opened(&front).await;
+        slow.write_all(&request(Command::Write, 0, 0, PAYLOAD_BYTES_MAX)).await.unwrap();
+        let drops = async {
+            while slow.write_all(&[1]).await.is_ok() {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        };
+        let good = Client::over(connect(&front).0, "vol").await.unwrap();
+        let ((), written) = tokio::join!(drops, good.write(0, &[2; 4096], false));
+        written.unwrap();
+        assert!(matches!(session.await.unwrap(), Err(SessionError::Stream(_))));
+    });
+}
+
+#[test]
+fn a_stalled_payload_is_waited_for_while_there_is_memory() {
+    local(true, async {
+        let (front, export) = front();
+        let (mut paused, _session) = opened(&front).await;
+        paused.write_all(&request(Command::Write, 1, 0, 4096)).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(100_000)).await;
+        paused.write_all(&[3; 4096]).await.unwrap();
+        paused.read_exact(&mut [0; 16]).await.unwrap();
+        assert_eq!(export.flushes(), 1);
+    });
+}
+
+#[test]
 fn a_client_that_takes_no_answers_gives_its_memory_up() {
     local(true, async {
         let (front, _) = narrow();
