@@ -80,8 +80,7 @@ pub fn seen(config: &ClusterConfig, host: u8, number: u8) -> SeenDisk {
             damaged_epoch: 0,
         }],
     };
-    let mut checkpoint = crate::fmt::superblock::CheckpointRoot::default();
-    checkpoint.generation = 5;
+    let checkpoint = crate::fmt::superblock::CheckpointRoot { generation: 5, ..Default::default() };
     let superblock = Superblock {
         generation: 1,
         incompatible: 0,
