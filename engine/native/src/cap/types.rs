@@ -109,6 +109,13 @@ impl std::ops::Add for Need {
     }
 }
 
+impl std::ops::Sub for Need {
+    type Output = Self;
+    fn sub(self, other: Self) -> Self {
+        Self { extents: self.extents - other.extents, pages: self.pages - other.pages }
+    }
+}
+
 /// Blocks of one kind in a row, as [`super::CapDisk::read`] found them.
 #[derive(Clone, Debug)]
 pub struct BlockRun {
