@@ -93,7 +93,7 @@ fn power_cut_keeps_flushed_writes() {
     reference.end_flush(flush);
     for version in [first, second] {
         let mut after = Reference::new(1);
-        std::mem::swap(&mut after.sectors, &mut reference.sectors.clone());
+        after.sectors = reference.sectors.clone();
         after.crash(Outage::Power);
         shows(&mut after, version).expect("flushed or later");
     }
