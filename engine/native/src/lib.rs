@@ -11,4 +11,5 @@ pub mod fmt;
 pub mod io;
 pub mod mutant;
 pub mod nbd;
+pub mod obj;
 pub mod sim;

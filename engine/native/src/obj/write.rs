@@ -1,0 +1,296 @@
+//! Writes, trims, zeroes and flushes.
+//!
+//! The order of one write: range lock, edges, gate, room on every leg, sequence, appends to the whole write set in parallel, marks
+//! for legs that failed, flush if asked, acknowledgement, unlock. Invariants: space runs out before anything is appended or
+//! not at all; a failed leg is marked on a majority before the acknowledgement; the stable sequence is read before the first
+//! flush begins, and only what was appended to every written leg counts.
+use super::owner::{ObjError, Owner};
+use super::quorum::Inaccessible;
+use super::range::RangeGuard;
+use super::route::{Member, Route};
+use super::store::{Append, Change, DATA_BLOCKS_MAX, HOLE_BLOCKS_MAX, Store, StoreError};
+use crate::fmt::crc32c;
+use crate::io::IoBuf;
+use crate::mutant::{Mutant, on};
+use futures_util::future::join_all;
+use model::units::BLOCK_BYTES;
+use std::ops::Range;
+use std::rc::Rc;
+use tokio::time::Instant;
+
+const BLOCK: usize = BLOCK_BYTES as usize;
+
+/// What goes to the legs: whole blocks.
+struct Op {
+    change: Change,
+    block: u64,
+    nblk: u64,
+    /// The blocks; empty for holes.
+    buf: Option<IoBuf>,
+    crcs: Vec<u32>,
+}
+
+/// One record for one leg, with its room.
+struct Part<S: Store> {
+    member: Rc<Member<S>>,
+    append: Append<S::Room>,
+}
+
+impl Op {
+    fn hole(change: Change, blocks: &Range<u64>) -> Self {
+        Self { change, block: blocks.start, nblk: blocks.end - blocks.start, buf: None, crcs: Vec::new() }
+    }
+
+    fn data(block: u64, buf: IoBuf) -> Self {
+        let crcs = buf.chunks(BLOCK).map(crc32c).collect();
+        Self { change: Change::Data, block, nblk: (buf.len() / BLOCK) as u64, buf: Some(buf), crcs }
+    }
+
+    fn blocks_max(&self) -> u64 {
+        if self.buf.is_some() { DATA_BLOCKS_MAX } else { HOLE_BLOCKS_MAX }
+    }
+
+    fn slice(&self, at: u64, nblk: u64) -> (Vec<IoBuf>, Rc<[u32]>) {
+        let Some(buf) = &self.buf else { return (Vec::new(), Rc::default()) };
+        let (first, count) = ((at - self.block) as usize, nblk as usize);
+        let part = buf.slice(first * BLOCK..(first + count) * BLOCK);
+        (vec![part], self.crcs[first..first + count].into())
+    }
+}
+
+impl<S: Store> Owner<S> {
+    /// Writes `len` bytes at `offset`. `buf` holds the whole blocks that the range touches, the bytes of the write at their
+    /// place and zeros around them, which are filled from the old blocks. It must not be shared.
+    ///
+    /// Ok: in the log of every current leg, and with `fua` on their stable media. `NoSpace`: nothing was written.
+    pub async fn write(&self, offset: u64, len: u64, buf: IoBuf, fua: bool) -> Result<(), ObjError> {
+        let end = self.check(offset, len)?;
+        if len == 0 {
+            return Ok(());
+        }
+        let blocks = offset / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES);
+        if buf.len() as u64 != (blocks.end - blocks.start) * BLOCK_BYTES {
+            return Err(ObjError::OutOfRange);
+        }
+        let deadline = self.deadline();
+        let lock = self.0.range.write(blocks.clone()).await;
+        let buf = self.fill_edges(offset..end, buf, deadline).await?;
+        self.apply(lock, &Op::data(blocks.start, buf), fua, deadline).await
+    }
+
+    /// Writes `bytes` at `offset`: for small internal writes and tests.
+    pub async fn write_bytes(&self, offset: u64, bytes: &[u8], fua: bool) -> Result<(), ObjError> {
+        let start = (offset % BLOCK_BYTES) as usize;
+        let mut buf = IoBuf::zeroed((start + bytes.len()).next_multiple_of(BLOCK));
+        buf.as_mut()[start..start + bytes.len()].copy_from_slice(bytes);
+        self.write(offset, bytes.len() as u64, buf, fua).await
+    }
+
+    /// Gives back the whole blocks inside the range; they read as zero. The edges keep their bytes.
+    pub async fn trim(&self, offset: u64, len: u64, fua: bool) -> Result<(), ObjError> {
+        let end = self.check(offset, len)?;
+        let last = if end == self.size_bytes() { end.div_ceil(BLOCK_BYTES) } else { end / BLOCK_BYTES };
+        let blocks = offset.div_ceil(BLOCK_BYTES)..last;
+        if blocks.is_empty() {
+            return Ok(());
+        }
+        self.hole(Change::Trim, blocks, fua).await
+    }
+
+    /// Makes exactly this range read as zero. `no_hole`: the space stays set aside.
+    pub async fn write_zeroes(
+        &self,
+        offset: u64,
+        len: u64,
+        no_hole: bool,
+        fua: bool,
+    ) -> Result<(), ObjError> {
+        let end = self.check(offset, len)?;
+        let inner = offset.div_ceil(BLOCK_BYTES) * BLOCK_BYTES..end / BLOCK_BYTES * BLOCK_BYTES;
+        if inner.start >= inner.end {
+            // Inside one block, or over one border: at most two edges.
+            let middle = inner.start.min(end);
+            self.write_bytes(offset, &vec![0; (middle - offset) as usize], fua).await?;
+            return self.write_bytes(middle, &vec![0; (end - middle) as usize], fua).await;
+        }
+        self.write_bytes(offset, &vec![0; (inner.start - offset) as usize], fua).await?;
+        let blocks = inner.start / BLOCK_BYTES..inner.end / BLOCK_BYTES;
+        self.hole(Change::Zero { keep: no_hole }, blocks, fua).await?;
+        self.write_bytes(inner.end, &vec![0; (end - inner.end) as usize], fua).await
+    }
+
+    async fn hole(&self, change: Change, blocks: Range<u64>, fua: bool) -> Result<(), ObjError> {
+        let deadline = self.deadline();
+        let range = if on(Mutant::TrimWithoutLock) { u64::MAX - 1..u64::MAX } else { blocks.clone() };
+        let lock = self.0.range.write(range).await;
+        self.apply(lock, &Op::hole(change, &blocks), fua, deadline).await
+    }
+
+    /// Makes every write acknowledged before this call stable on every current leg.
+    pub async fn flush(&self) -> Result<(), ObjError> {
+        let deadline = self.deadline();
+        loop {
+            self.wait_open(deadline).await?;
+            if self.0.seq.is_clean() {
+                return Ok(());
+            }
+            let route = self.route();
+            let stable = self.0.seq.low_water();
+            let dirty = self.0.dirty_bytes.replace(0);
+            if self.flush_legs(&route).await.is_ok() {
+                self.settle_stable(&route, stable);
+                return Ok(());
+            }
+            self.0.dirty_bytes.set(self.0.dirty_bytes.get() + dirty);
+        }
+    }
+
+    pub(super) fn check(&self, offset: u64, len: u64) -> Result<u64, ObjError> {
+        let end = offset.checked_add(len).filter(|end| *end <= self.size_bytes());
+        end.ok_or(ObjError::OutOfRange)
+    }
+
+    /// Fills the bytes before and after the write from the old blocks; they are zero so far. The caller holds the range lock.
+    async fn fill_edges(
+        &self,
+        range: Range<u64>,
+        mut buf: IoBuf,
+        deadline: Instant,
+    ) -> Result<IoBuf, ObjError> {
+        let (head, tail) = ((range.start % BLOCK_BYTES) as usize, (range.end % BLOCK_BYTES) as usize);
+        let (first, last) = (range.start / BLOCK_BYTES, (range.end - 1) / BLOCK_BYTES);
+        let size = buf.len();
+        if head > 0
+            && let Some(old) = self.read_block(first, deadline).await?
+        {
+            buf.as_mut()[..head].copy_from_slice(&old[..head]);
+        }
+        if tail > 0
+            && let Some(old) = self.read_block(last, deadline).await?
+        {
+            buf.as_mut()[size - BLOCK + tail..].copy_from_slice(&old[tail..]);
+        }
+        Ok(buf)
+    }
+
+    /// Brings `op` to every leg and acknowledges it; the range lock is held to the end.
+    async fn apply(&self, lock: RangeGuard, op: &Op, fua: bool, deadline: Instant) -> Result<(), ObjError> {
+        let mut lock = Some(lock);
+        loop {
+            self.wait_open(deadline).await?;
+            let pass = self.0.gate.pass().await;
+            if !self.is_open() {
+                continue;
+            }
+            let route = self.route();
+            let parts = self.admit(&route, op)?;
+            let oseq = self.0.seq.assign();
+            if on(Mutant::EarlyRangeUnlock) {
+                lock.take();
+            }
+            let stored = match self.fan_out(parts, oseq).await {
+                Ok(()) => self.after_append(&route, op, fua).await,
+                Err(why) => Err(why),
+            };
+            if stored.is_ok() {
+                self.0.seq.acknowledge(oseq);
+                self.note_written(op.nblk * BLOCK_BYTES);
+                return Ok(());
+            }
+            // Blocked: some legs may have it. Recovery makes them equal, then it is written again.
+            self.0.seq.give_up(oseq);
+            drop(pass);
+        }
+    }
+
+    /// Room on every leg for everything that may be new; nothing is appended before all of it is granted.
+    fn admit(&self, route: &Route<S>, op: &Op) -> Result<Vec<Part<S>>, ObjError> {
+        let mut parts = Vec::with_capacity(2);
+        for segment in route.map.segments(op.block, op.nblk, op.blocks_max()) {
+            let (bufs, crcs) = op.slice(segment.at, segment.nblk);
+            for leg in &route.groups[segment.group] {
+                let room = match leg.member.store().filter(|_| op.buf.is_some()) {
+                    None => None,
+                    Some(store) => match store.admit(segment.block, segment.nblk) {
+                        Ok(room) => Some(room),
+                        Err(StoreError::NoSpace) => return Err(ObjError::NoSpace),
+                        // The append will say so again, and the leg be marked.
+                        Err(_) => None,
+                    },
+                };
+                let append = Append {
+                    change: op.change,
+                    block: segment.block,
+                    nblk: segment.nblk,
+                    oseq: 0,
+                    bufs: bufs.clone(),
+                    crcs: crcs.clone(),
+                    room,
+                };
+                parts.push(Part { member: leg.member.clone(), append });
+            }
+        }
+        Ok(parts)
+    }
+
+    /// Appends all parts in parallel and marks the legs that failed. `Err`: the object is blocked.
+    async fn fan_out(&self, parts: Vec<Part<S>>, oseq: u64) -> Result<(), Inaccessible> {
+        let appends = parts.into_iter().map(async |Part { member, mut append }| {
+            append.oseq = oseq;
+            let result = member.run(async |store| store.append(append).await).await;
+            result.err().map(|error| (member, error))
+        });
+        for (member, error) in join_all(appends).await.into_iter().flatten() {
+            self.leg_failed(&member, error).await?;
+        }
+        Ok(())
+    }
+
+    async fn after_append(&self, route: &Route<S>, op: &Op, fua: bool) -> Result<(), Inaccessible> {
+        if self.has_lost(route) {
+            self.clear_lost(op.block, op.nblk).await?;
+        }
+        if fua { self.flush_legs(route).await } else { Ok(()) }
+    }
+
+    /// Flushes every written leg in parallel and marks those that failed. `Err`: the object is blocked.
+    pub(super) async fn flush_legs(&self, route: &Route<S>) -> Result<(), Inaccessible> {
+        let flushes = route.legs().map(async |leg| {
+            let result = leg.member.run(async |store| store.flush().await).await;
+            result.err().map(|error| (leg.member.clone(), error))
+        });
+        for (member, error) in join_all(flushes).await.into_iter().flatten() {
+            self.leg_failed(&member, error).await?;
+        }
+        Ok(())
+    }
+
+    /// Everything up to `stable` is on stable media of every current leg: it may leave the logs.
+    pub(super) fn settle_stable(&self, route: &Route<S>, stable: u64) {
+        self.0.seq.raise_stable(stable);
+        for store in route.legs().filter_map(|leg| leg.member.store()) {
+            store.set_stable(stable);
+        }
+    }
+
+    /// Starts the flush that nobody asks for: after a while, or after many bytes.
+    pub(super) fn note_written(&self, bytes: u64) {
+        let dirty = self.0.dirty_bytes.get() + bytes;
+        self.0.dirty_bytes.set(dirty);
+        let full = dirty >= self.0.config.auto_flush_bytes && dirty - bytes < self.0.config.auto_flush_bytes;
+        if !full && self.0.auto_flush_armed.replace(true) {
+            return;
+        }
+        let weak = Rc::downgrade(&self.0);
+        let delay = if full { std::time::Duration::ZERO } else { self.0.config.auto_flush };
+        tokio::task::spawn_local(async move {
+            tokio::time::sleep(delay).await;
+            let Some(inner) = weak.upgrade() else { return };
+            if !full {
+                inner.auto_flush_armed.set(false);
+            }
+            // An error means that the object is blocked or deleted: recovery flushes, or nothing is left to flush.
+            let _ = Owner(inner).flush().await;
+        });
+    }
+}
