@@ -1,0 +1,369 @@
+//! The log writer: gathers what is queued into batches and writes them one after the other.
+//!
+//! Map: [`Dg::append`] puts jobs into the queue · [`run`] the writer's task · [`Core::gather`] chooses what fits.
+//! Invariants: batches are written in chain order, one at a time; a job is answered after its batch is in the log and its record in
+//! the overlay, in the order of the queue; payloads are never copied; client records leave 5 % of the ring to those that make room
+//! or keep the configuration (else two full logs could wait for each other).
+use super::core::{Core, State};
+use super::overlay::{Body, Rec};
+use super::pins::{Batch, Pin, Place};
+use super::space::Token;
+use super::{Append, AppendKind, Dg, DgError};
+use crate::fmt::log::{self, BatchHead, Record, RecordKind, flags};
+use crate::fmt::{BLOCK, LocalId};
+use crate::io::{DiskError, IoBuf};
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// Share of the ring that client records leave free.
+const RESERVE_PERCENT: u64 = 5;
+/// How long a STABLE value waits for a batch that takes it along.
+const STABLE_DELAY: Duration = Duration::from_secs(1);
+
+/// What the waiter of a job gets: the pin of a configuration record, nothing for others.
+pub(super) type Answer = Result<Option<Pin>, DgError>;
+
+/// One record on its way into the log.
+pub(super) struct Job {
+    pub member: usize,
+    pub record: Record,
+    pub bufs: Vec<IoBuf>,
+    pub crcs: Rc<[u32]>,
+    /// First of `crcs` that belongs to this record.
+    pub first: usize,
+    pub tokens: Vec<Rc<Token>>,
+    pub done: oneshot::Sender<Answer>,
+}
+
+impl Job {
+    /// Answers that it did not happen.
+    pub fn refuse(self, error: DgError) {
+        // Nobody waits any more when this fails.
+        let _ = self.done.send(Err(error));
+    }
+
+    fn blocks(&self) -> usize {
+        self.record.payload_blocks()
+    }
+}
+
+/// What goes into the next batch.
+struct Gathered {
+    place: Place,
+    jobs: Vec<Job>,
+    stables: Vec<(LocalId, u64)>,
+}
+
+impl Dg {
+    /// Writes one change to the log. Returns, in chain order, once it is in the log and reads see it: it survives the death of the
+    /// process, and a power cut after the next [`Dg::flush`]. Waits while the log is full.
+    ///
+    /// # Errors
+    /// `OutOfRange`, `NoComponent`, `DiskFailed`: nothing was written. `Failed`, `Gone`: it may be in the log or not.
+    pub async fn append(&self, append: Append) -> Result<(), DgError> {
+        let core = self.core();
+        let Append { local, block, nblk, .. } = append;
+        let member = core.member_of_range(local, block, nblk)?;
+        let payload: usize = append.bufs.iter().map(IoBuf::len).sum();
+        let whole = payload == nblk as usize * BLOCK && append.crcs.len() == nblk as usize;
+        let fits = match append.kind {
+            AppendKind::Data => whole,
+            AppendKind::Trim | AppendKind::Zero => payload == 0,
+            AppendKind::Resync | AppendKind::Repair => whole || payload == 0,
+        };
+        if !fits {
+            return Err(DgError::OutOfRange { local, block, nblk });
+        }
+        let waits = core.enqueue(append, member, payload > 0);
+        core.work.notify_one();
+        for wait in waits {
+            wait.await.unwrap_or(Err(DgError::Gone))?;
+        }
+        Ok(())
+    }
+}
+
+impl Core {
+    /// Queues `append` in pieces that fit a batch each.
+    fn enqueue(&self, append: Append, member: usize, payload: bool) -> Vec<oneshot::Receiver<Answer>> {
+        let kind = match append.kind {
+            AppendKind::Data => RecordKind::Data,
+            AppendKind::Trim => RecordKind::Trim,
+            AppendKind::Zero => RecordKind::Zero,
+            AppendKind::Resync => RecordKind::Resync,
+            AppendKind::Repair => RecordKind::Repair,
+        };
+        let hole = !payload && matches!(kind, RecordKind::Resync | RecordKind::Repair);
+        let step = if payload { self.batch_blocks_max() as u32 } else { u32::from(u16::MAX) };
+        let mut waits = Vec::with_capacity(1);
+        let mut state = self.state.borrow_mut();
+        let mut rest = append.bufs;
+        for from in (0..append.nblk).step_by(step as usize) {
+            let nblk = step.min(append.nblk - from);
+            let bufs = if nblk == append.nblk {
+                std::mem::take(&mut rest)
+            } else if payload {
+                take_front(&mut rest, nblk as usize * BLOCK)
+            } else {
+                Vec::new()
+            };
+            let (done, wait) = oneshot::channel();
+            waits.push(wait);
+            let record = Record {
+                component: append.local,
+                kind,
+                flags: if hole { flags::HOLE } else { 0 },
+                nblk: nblk as u16,
+                block: append.block + u64::from(from),
+                oseq: append.oseq,
+                data_oseq: append.data_oseq,
+                payload: 0,
+            };
+            let (crcs, tokens) = (append.crcs.clone(), append.reservation.tokens.clone());
+            let job = Job { member, record, bufs, crcs, first: from as usize, tokens, done };
+            if kind == RecordKind::Repair { state.urgent.push_back(job) } else { state.queue.push_back(job) }
+        }
+        waits
+    }
+
+    /// Longest payload of a batch, blocks: a quarter of a small ring, so that a few batches always fit.
+    fn batch_blocks_max(&self) -> usize {
+        let quarter = self.state.try_borrow().map_or(usize::MAX, |state| quarter_blocks(&state));
+        self.cfg.batch_blocks_max.clamp(1, log::PAYLOAD_BLOCKS_MAX).min(quarter)
+    }
+
+    /// Takes from the queues what the next batch can hold; `None` when nothing waits or nothing fits.
+    fn gather(&self, flush_stables: bool) -> Option<Gathered> {
+        let mut state = self.state.borrow_mut();
+        let keep = state.ring.len_bytes * RESERVE_PERCENT / 100;
+        let memory_full = state.overlay_runs >= self.cfg.overlay_runs_max;
+        let blocks_max = self.cfg.batch_blocks_max.clamp(1, log::PAYLOAD_BLOCKS_MAX);
+        let (mut jobs, mut blocks, mut place) = (Vec::new(), 0, None);
+        let stable_slots = state.stable_dirty.len().min(log::RECORDS_MAX / 2);
+        let mut blocked = false;
+        for urgent in [true, false] {
+            let keep = if urgent { 0 } else { keep };
+            while jobs.len() + stable_slots < log::RECORDS_MAX {
+                let State { queue, urgent: first, ring, .. } = &mut *state;
+                let line = if urgent { first } else { queue };
+                let Some(next) = line.front() else { break };
+                let total = blocks + next.blocks();
+                if !jobs.is_empty() && total > blocks_max {
+                    break;
+                }
+                let bytes = (log::head_blocks(jobs.len() + 1 + stable_slots, total) + total) * BLOCK;
+                let fits = ring.place(bytes as u64, keep).filter(|_| urgent || !memory_full);
+                let Some(at) = fits else {
+                    blocked = jobs.is_empty();
+                    break;
+                };
+                place = Some(at);
+                blocks = total;
+                jobs.extend(line.pop_front());
+            }
+        }
+        state.blocked = blocked;
+        if jobs.is_empty() && flush_stables && stable_slots > 0 {
+            place = state.ring.place(BLOCK as u64, 0);
+        }
+        let place = place?;
+        let mut stables = Vec::with_capacity(stable_slots);
+        while stables.len() < stable_slots
+            && let Some(stable) = state.stable_dirty.pop_first()
+        {
+            stables.push(stable);
+        }
+        Some(Gathered { place, jobs, stables })
+    }
+
+    /// Writes one batch: header and payloads in one write. Moves the head; the caller answers the jobs.
+    async fn write_batch(
+        &self,
+        records: Vec<Record>,
+        crcs: Vec<u32>,
+        bufs: Vec<IoBuf>,
+        pad: Option<u64>,
+    ) -> Result<Rc<Batch>, DiskError> {
+        let (seq, offset, head) = {
+            let state = self.state.borrow();
+            let head = BatchHead {
+                batch_seq: state.next_seq,
+                incarnation: self.epoch,
+                prev_crc: state.prev_crc,
+                durable_upto: state.durable,
+                wrap: pad.is_some(),
+                records,
+                crcs,
+            };
+            (state.next_seq, state.ring.head, head)
+        };
+        let head_bytes = log::head_blocks(head.records.len(), head.crcs.len()) * BLOCK;
+        let mut header = IoBuf::zeroed(head_bytes);
+        let at = self.region_offset + offset;
+        let crc = log::encode(&head, self.dev_id, at, header.as_mut());
+        let written = (head_bytes + head.crcs.len() * BLOCK) as u64;
+        let mut all = Vec::with_capacity(1 + bufs.len());
+        all.push(header);
+        all.extend(bufs);
+        self.log.write(at, all).await?;
+        let mut state = self.state.borrow_mut();
+        let len = pad.unwrap_or(written);
+        state.next_seq = seq + 1;
+        state.completed = seq;
+        state.prev_crc = crc;
+        state.ring.advance(len);
+        Ok(state.batches.push(seq, offset, len))
+    }
+
+    async fn write_gathered(&self, gathered: Gathered) -> Result<(), DiskError> {
+        let Gathered { place, mut jobs, stables } = gathered;
+        if let Place::Wrapped { pad_bytes, .. } = place {
+            let kind = RecordKind::Pad;
+            let none = (LocalId(0), 0);
+            let pad = Record { component: none.0, kind, flags: 0, nblk: 0, block: 0, oseq: 0, data_oseq: 0, payload: 0 };
+            self.write_batch(vec![pad], vec![], vec![], Some(pad_bytes)).await?;
+        }
+        let mut records = Vec::with_capacity(jobs.len() + stables.len());
+        let mut crcs = Vec::new();
+        let mut bufs = Vec::with_capacity(jobs.len());
+        for job in &mut jobs {
+            let blocks = job.blocks();
+            if blocks > 0 {
+                job.record.payload = crcs.len() as u32;
+                crcs.extend_from_slice(&job.crcs[job.first..job.first + blocks]);
+                bufs.append(&mut job.bufs);
+            }
+            records.push(job.record);
+        }
+        records.extend(stables.iter().map(|(component, oseq)| stable_record(*component, *oseq)));
+        let payload_at = self.region_offset + (log::head_blocks(records.len(), crcs.len()) * BLOCK) as u64;
+        let batch = match self.write_batch(records, crcs, bufs, None).await {
+            Ok(batch) => batch,
+            Err(error) => {
+                let answer = self.check().err().unwrap_or(DgError::Failed);
+                jobs.into_iter().for_each(|job| job.refuse(answer.clone()));
+                return Err(error);
+            }
+        };
+        let payload_at = payload_at + batch.offset_bytes;
+        let mut answers = Vec::with_capacity(jobs.len());
+        {
+            let mut state = self.state.borrow_mut();
+            for (local, value) in stables {
+                self.note_stable(&mut state, &batch, local, value);
+            }
+            for job in jobs {
+                answers.push(self.note(&mut state, &batch, payload_at, job));
+            }
+        }
+        for (done, answer) in answers {
+            // Nobody waits any more when this fails.
+            let _ = done.send(answer);
+        }
+        Ok(())
+    }
+
+    /// Puts the record of a written job into the overlay.
+    fn note(
+        &self,
+        state: &mut State,
+        batch: &Rc<Batch>,
+        payload_at: u64,
+        job: Job,
+    ) -> (oneshot::Sender<Answer>, Answer) {
+        let Job { member, record, crcs, first, tokens, done, .. } = job;
+        self.members[member].last_batch.set(batch.seq);
+        let pin = Pin::new(batch, member);
+        if !record.kind.is_content() {
+            return (done, Ok(Some(pin)));
+        }
+        if self.members[member].failed.get() {
+            return (done, Err(DgError::DiskFailed(self.members[member].disk)));
+        }
+        let Some(comp) = state.comps.get_mut(&record.component) else {
+            return (done, Err(DgError::NoComponent(record.component)));
+        };
+        let offset_bytes = payload_at + u64::from(record.payload) * BLOCK as u64;
+        let rec = rec_of(&record, offset_bytes, crcs, first, tokens, pin);
+        let grown = comp.overlay.insert(rec);
+        state.overlay_runs = state.overlay_runs.wrapping_add_signed(grown);
+        (done, Ok(None))
+    }
+
+    /// A STABLE value is in `batch`.
+    pub fn note_stable(&self, state: &mut State, batch: &Batch, local: LocalId, value: u64) {
+        if let Some(comp) = state.comps.get_mut(&local) {
+            comp.logged_stable.push_back((batch.seq, value));
+            self.members[comp.member].last_batch.set(batch.seq);
+        }
+    }
+}
+
+/// The record in memory of a content record in the log whose payload begins at byte `offset_bytes` of the log disk.
+pub(super) fn rec_of(
+    record: &Record,
+    offset_bytes: u64,
+    crcs: Rc<[u32]>,
+    first: usize,
+    tokens: Vec<Rc<Token>>,
+    pin: Pin,
+) -> Rec {
+    let Record { kind, block, nblk, oseq, data_oseq, .. } = *record;
+    let body = if record.payload_blocks() > 0 { Body::Logged { offset_bytes, crcs, first } } else { Body::Hole };
+    Rec { kind, block, nblk: u32::from(nblk), oseq, data_oseq, body, tokens, pin }
+}
+
+fn stable_record(component: LocalId, oseq: u64) -> Record {
+    Record { component, kind: RecordKind::Stable, flags: 0, nblk: 0, block: 0, oseq, data_oseq: 0, payload: 0 }
+}
+
+fn quarter_blocks(state: &State) -> usize {
+    ((state.ring.len_bytes / 4) as usize / BLOCK).saturating_sub(2).max(1)
+}
+
+/// Takes the first `bytes` off `bufs`, sharing the memory.
+fn take_front(bufs: &mut Vec<IoBuf>, bytes: usize) -> Vec<IoBuf> {
+    let (mut taken, mut left, mut whole) = (Vec::new(), bytes, 0);
+    for buf in bufs.iter_mut() {
+        if left >= buf.len() {
+            left -= buf.len();
+            taken.push(buf.clone());
+            whole += 1;
+        } else {
+            if left > 0 {
+                taken.push(buf.slice(0..left));
+                *buf = buf.slice(left..buf.len());
+            }
+            break;
+        }
+    }
+    bufs.drain(..whole);
+    taken
+}
+
+/// The writer's task: ends when the group is dead.
+pub(super) async fn run(core: Rc<Core>) {
+    let mut flush_stables = false;
+    while core.dead.get().is_none() {
+        if let Some(gathered) = core.gather(std::mem::take(&mut flush_stables)) {
+            if let Err(error) = core.write_gathered(gathered).await {
+                return core.fail(&error);
+            }
+            continue;
+        }
+        let (blocked, stables) = {
+            let state = core.state.borrow();
+            (state.blocked, !state.stable_dirty.is_empty())
+        };
+        if blocked {
+            core.flush_wanted.notify_waiters();
+            core.members.iter().for_each(|member| member.kick.notify_one());
+        }
+        tokio::select! {
+            biased;
+            () = core.work.notified() => {}
+            () = tokio::time::sleep(STABLE_DELAY), if stables || blocked => flush_stables = stables,
+        }
+    }
+}
