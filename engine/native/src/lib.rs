@@ -7,6 +7,7 @@
 //! Invariants are listed in docs/ARCHITECTURE.md. One thread runs all of it; nothing here knows HTTP or SQL.
 pub mod cap;
 pub mod cluster;
+pub mod dg;
 pub mod fmt;
 pub mod io;
 pub mod mutant;

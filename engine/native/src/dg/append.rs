@@ -129,16 +129,16 @@ impl Core {
 
     /// Longest payload of a batch, blocks: a quarter of a small ring, so that a few batches always fit.
     fn batch_blocks_max(&self) -> usize {
-        let quarter = self.state.try_borrow().map_or(usize::MAX, |state| quarter_blocks(&state));
+        let quarter = quarter_blocks(&self.state.borrow());
         self.cfg.batch_blocks_max.clamp(1, log::PAYLOAD_BLOCKS_MAX).min(quarter)
     }
 
     /// Takes from the queues what the next batch can hold; `None` when nothing waits or nothing fits.
     fn gather(&self, flush_stables: bool) -> Option<Gathered> {
+        let blocks_max = self.batch_blocks_max();
         let mut state = self.state.borrow_mut();
         let keep = state.ring.len_bytes * RESERVE_PERCENT / 100;
         let memory_full = state.overlay_runs >= self.cfg.overlay_runs_max;
-        let blocks_max = self.cfg.batch_blocks_max.clamp(1, log::PAYLOAD_BLOCKS_MAX);
         let (mut jobs, mut blocks, mut place) = (Vec::new(), 0, None);
         let stable_slots = state.stable_dirty.len().min(log::RECORDS_MAX / 2);
         let mut blocked = false;
@@ -221,7 +221,16 @@ impl Core {
         if let Place::Wrapped { pad_bytes, .. } = place {
             let kind = RecordKind::Pad;
             let none = (LocalId(0), 0);
-            let pad = Record { component: none.0, kind, flags: 0, nblk: 0, block: 0, oseq: 0, data_oseq: 0, payload: 0 };
+            let pad = Record {
+                component: none.0,
+                kind,
+                flags: 0,
+                nblk: 0,
+                block: 0,
+                oseq: 0,
+                data_oseq: 0,
+                payload: 0,
+            };
             self.write_batch(vec![pad], vec![], vec![], Some(pad_bytes)).await?;
         }
         let mut records = Vec::with_capacity(jobs.len() + stables.len());
@@ -309,13 +318,23 @@ pub(super) fn rec_of(
     tokens: Vec<Rc<Token>>,
     pin: Pin,
 ) -> Rec {
-    let Record { kind, block, nblk, oseq, data_oseq, .. } = *record;
-    let body = if record.payload_blocks() > 0 { Body::Logged { offset_bytes, crcs, first } } else { Body::Hole };
-    Rec { kind, block, nblk: u32::from(nblk), oseq, data_oseq, body, tokens, pin }
+    let Record { block, nblk, oseq, data_oseq, .. } = *record;
+    let body =
+        if record.payload_blocks() > 0 { Body::Logged { offset_bytes, crcs, first } } else { Body::Hole };
+    Rec { block, nblk: u32::from(nblk), oseq, data_oseq, body, _tokens: tokens, _pin: pin }
 }
 
 fn stable_record(component: LocalId, oseq: u64) -> Record {
-    Record { component, kind: RecordKind::Stable, flags: 0, nblk: 0, block: 0, oseq, data_oseq: 0, payload: 0 }
+    Record {
+        component,
+        kind: RecordKind::Stable,
+        flags: 0,
+        nblk: 0,
+        block: 0,
+        oseq,
+        data_oseq: 0,
+        payload: 0,
+    }
 }
 
 fn quarter_blocks(state: &State) -> usize {

@@ -5,14 +5,15 @@ use super::append::Job;
 use super::overlay::Overlay;
 use super::pins::{Batches, Ring};
 use super::space::Token;
-use super::{DgConfig, DgError, MEMBERS};
-use crate::cap::{CapDisk, Label};
+use super::{DgConfig, DgError};
+use crate::cap::CapDisk;
+use crate::cap::label::Label;
 use crate::fmt::LocalId;
 use crate::io::Disk;
 use model::ids::{DiskGroupId, DiskId};
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
-use std::rc::{Rc, Weak};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Weak;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
@@ -30,8 +31,6 @@ pub(super) struct Comp {
     pub overlay: Overlay,
     /// STABLE values in the log, as (batch, value), oldest first.
     pub logged_stable: VecDeque<(u64, u64)>,
-    /// What is in the map of the disk, or in the checkpoint that is read at the next open.
-    pub applied_stable: u64,
     /// Extents with room reserved for them.
     pub tokens: BTreeMap<u64, Weak<Token>>,
 }
@@ -71,8 +70,10 @@ pub(super) struct State {
     pub blocked: bool,
     pub overlay_runs: usize,
     pub next_local: u32,
-    /// What a superblock must say of the members that are not here, or failed.
-    pub others: [Option<u64>; MEMBERS],
+    /// Components that lost records, until a descriptor is committed that knows it.
+    pub damaged: BTreeSet<LocalId>,
+    /// The newest batch with records of components that are not here; 0 for none.
+    pub unknown_last: u64,
 }
 
 pub(super) struct Core {
@@ -116,7 +117,7 @@ impl Core {
     }
 
     /// The log cannot be trusted any more.
-    pub fn fail(&self, why: &dyn std::error::Error) {
+    pub fn fail(&self, why: &(dyn std::error::Error + 'static)) {
         if self.dead.get().is_none() {
             tracing::error!(group = %self.group, error = why, "the log failed");
         }
@@ -141,7 +142,7 @@ impl Core {
     }
 
     /// The capacity disk failed: its components are gone until the next open, and it keeps no log space.
-    pub fn fail_member(&self, index: usize, why: &dyn std::error::Error) {
+    pub fn fail_member(&self, index: usize, why: &(dyn std::error::Error + 'static)) {
         let member = &self.members[index];
         if !member.failed.replace(true) {
             tracing::error!(disk = %member.disk, error = why, "capacity disk failed");

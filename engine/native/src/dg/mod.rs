@@ -22,11 +22,13 @@ mod tail;
 #[cfg(test)]
 mod tests;
 
+pub use crate::cap::{BlockRun, Content};
 pub use config::NewComponent;
 pub use space::Reservation;
 
 use self::core::Core;
-use crate::cap::{CapError, Label, LabelError};
+use crate::cap::CapError;
+use crate::cap::label::{Label, LabelError};
 use crate::fmt::component::ComponentKind;
 use crate::fmt::{FmtError, LocalId};
 use crate::io::{DiskError, IoBuf};

@@ -6,7 +6,6 @@
 //! nothing of the old, flushed one).
 use super::pins::Pin;
 use super::space::Token;
-use crate::fmt::log::RecordKind;
 use crate::mutant::{Mutant, on};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -23,16 +22,15 @@ pub(super) enum Body {
 /// One record in the log.
 #[derive(Debug)]
 pub(super) struct Rec {
-    pub kind: RecordKind,
     pub block: u64,
     pub nblk: u32,
     pub oseq: u64,
     pub data_oseq: u64,
     pub body: Body,
     /// Room on the capacity disk, given back when the record is applied.
-    pub tokens: Vec<Rc<Token>>,
+    pub _tokens: Vec<Rc<Token>>,
     /// Keeps the batch in the log.
-    pub pin: Pin,
+    pub _pin: Pin,
 }
 
 impl Rec {
@@ -215,11 +213,6 @@ impl Overlay {
     /// Runs held in memory.
     pub fn runs(&self) -> usize {
         self.runs.len()
-    }
-
-    /// Records that are not stable.
-    pub fn unstable_records(&self) -> usize {
-        self.unstable.len()
     }
 }
 

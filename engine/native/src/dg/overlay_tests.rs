@@ -5,8 +5,8 @@ use proptest::prelude::*;
 fn rec(batches: &mut Batches, seq: u64, block: u64, nblk: u32, oseq: u64) -> Rec {
     let batch = batches.push(seq, seq * 4096, 4096);
     let pin = Pin::new(&batch, 0);
-    let (kind, body) = (RecordKind::Trim, Body::Hole);
-    Rec { kind, block, nblk, oseq, data_oseq: oseq, body, tokens: vec![], pin }
+    let _tokens = vec![];
+    Rec { block, nblk, oseq, data_oseq: oseq, body: Body::Hole, _tokens, _pin: pin }
 }
 
 #[derive(Debug, Clone)]
@@ -75,7 +75,7 @@ proptest! {
                         prop_assert!(rec.oseq <= model.stable);
                         overlay.applied(&rec, piece.block, piece.nblk);
                         for at in piece.block..piece.block + u64::from(piece.nblk) {
-                            prop_assert_eq!(model.newest.remove(&at), Some((rec.oseq, rec.pin.seq())));
+                            prop_assert_eq!(model.newest.remove(&at), Some((rec.oseq, rec._pin.seq())));
                         }
                     }
                 }
@@ -90,7 +90,7 @@ fn check(overlay: &Overlay, batches: &Batches, model: &Model, next: u64) -> Resu
     for piece in overlay.lookup(0, 40) {
         prop_assert_eq!(piece.block, at);
         for block in piece.block..piece.block + u64::from(piece.nblk) {
-            let found = piece.rec.as_ref().map(|rec| (rec.oseq, rec.pin.seq()));
+            let found = piece.rec.as_ref().map(|rec| (rec.oseq, rec._pin.seq()));
             prop_assert_eq!(found, model.newest.get(&block).copied());
         }
         at += u64::from(piece.nblk);

@@ -37,6 +37,7 @@ impl Pin {
     }
 
     /// The chain position of the batch.
+    #[cfg(test)]
     pub fn seq(&self) -> u64 {
         self.batch.seq
     }
@@ -116,7 +117,8 @@ impl Batches {
 
     /// The highest batch, at most `limit`, up to which no record of `member` is pending; `floor` when there is none.
     pub fn applied(&self, member: usize, floor: u64, limit: u64) -> u64 {
-        let done = self.list.iter().take_while(|batch| batch.seq <= limit && batch.pending[member].get() == 0);
+        let done =
+            self.list.iter().take_while(|batch| batch.seq <= limit && batch.pending[member].get() == 0);
         done.last().map_or(floor, |batch| batch.seq.max(floor))
     }
 
@@ -135,7 +137,20 @@ impl Batches {
         freed
     }
 
+    /// Bytes of the batches after `after` up to `upto`.
+    pub fn bytes_between(&self, after: u64, upto: u64) -> u64 {
+        let from = self.list.partition_point(|batch| batch.seq <= after);
+        let range = self.list.range(from..).take_while(|batch| batch.seq <= upto);
+        range.map(|batch| batch.len_bytes).sum()
+    }
+
+    /// Whether nothing lies before batch `seq`.
+    pub fn is_first(&self, seq: u64) -> bool {
+        self.list.front().is_none_or(|batch| batch.seq >= seq)
+    }
+
     /// Batches in the log.
+    #[cfg(test)]
     pub fn len(&self) -> usize {
         self.list.len()
     }

@@ -1,0 +1,69 @@
+//! Flushing the log: one fdatasync at a time, shared by all who wait.
+//!
+//! Invariants: a flush waits only for batches that were written before it was called; what it covers is read before the fdatasync
+//! is submitted; an error is final for the group.
+use super::core::Core;
+use super::{Dg, DgError};
+use crate::mutant::{Mutant, on};
+use std::rc::Rc;
+use tokio::sync::Notify;
+
+impl Dg {
+    /// Makes every append that returned before this call survive a power cut.
+    ///
+    /// # Errors
+    /// `Failed` (final: what was not flushed may be lost), `Gone`.
+    pub async fn flush(&self) -> Result<(), DgError> {
+        self.core().flush().await
+    }
+
+    /// Notified when the log fills with records that are not stable: whoever owns objects here flushes and calls
+    /// [`Dg::set_stable`], else appends wait for the owner's own timer.
+    pub fn flush_wanted(&self) -> &Notify {
+        &self.core().flush_wanted
+    }
+}
+
+impl Core {
+    /// See [`Dg::flush`].
+    pub async fn flush(self: &Rc<Self>) -> Result<(), DgError> {
+        let target = self.state.borrow().completed;
+        loop {
+            self.check()?;
+            let waiting = self.flushed.notified();
+            let mut waiting = std::pin::pin!(waiting);
+            waiting.as_mut().enable();
+            let start = {
+                let mut state = self.state.borrow_mut();
+                if state.durable >= target {
+                    return Ok(());
+                }
+                !std::mem::replace(&mut state.flushing, true)
+            };
+            if start {
+                // Its own task: a waiter that goes away must not take the flush of the others with it.
+                let task = tokio::task::spawn_local(flush_once(Rc::clone(self)));
+                let mut tasks = self.tasks.borrow_mut();
+                tasks.retain(|task| !task.is_finished());
+                tasks.push(task);
+            }
+            waiting.await;
+        }
+    }
+}
+
+async fn flush_once(core: Rc<Core>) {
+    let covers = core.state.borrow().completed;
+    let result = if on(Mutant::SkipLogFlush) { Ok(()) } else { core.log.flush().await };
+    {
+        let mut state = core.state.borrow_mut();
+        state.flushing = false;
+        if result.is_ok() {
+            state.durable = state.durable.max(covers);
+        }
+    }
+    if let Err(error) = result {
+        core.fail(&error);
+    }
+    core.flushed.notify_waiters();
+}

@@ -1,0 +1,216 @@
+//! Reading: the newest record in the log over the map on the disk.
+//!
+//! Invariants: no byte is returned whose checksum did not match; a record that is being read keeps its log space; what the map gives
+//! as bad is looked up once more, since its record may have been applied in between.
+use super::core::Core;
+use super::overlay::{Body, Rec};
+use super::space::EXTENT_BLOCKS;
+use super::{BlockRun, Content, Dg, DgError, LogUsage, UnstableRun};
+use crate::cap;
+use crate::fmt::{BLOCK, LocalId, crc32c};
+use crate::io::{DiskError, IoBuf};
+use crate::mutant::{Mutant, on};
+use std::collections::BTreeSet;
+
+/// A payload from the log.
+pub(super) struct Fetched {
+    pub buf: IoBuf,
+    /// For each block, whether its checksum matched.
+    pub good: Vec<bool>,
+}
+
+impl Dg {
+    /// Reads blocks, in order, each verified, with one more try when it is not right.
+    ///
+    /// # Errors
+    /// `OutOfRange`, `NoComponent`, `DiskFailed`, `Failed`, `Gone`, `Capacity`. Single blocks that cannot be read are `Bad` or
+    /// `IoError` runs, not an error.
+    pub async fn read(&self, local: LocalId, block: u64, nblk: u32) -> Result<Vec<BlockRun>, DgError> {
+        let core = self.core();
+        let index = core.member_of_range(local, block, nblk)?;
+        let runs = core.read_once(index, local, block, nblk).await?;
+        if runs.iter().any(|run| matches!(run.content, Content::Bad | Content::IoError)) {
+            return core.read_once(index, local, block, nblk).await;
+        }
+        Ok(runs)
+    }
+
+    /// Runs of (blocks, whether they hold data).
+    ///
+    /// # Errors
+    /// `OutOfRange`, `NoComponent`, `DiskFailed`, `Failed`, `Gone`.
+    pub async fn block_status(
+        &self,
+        local: LocalId,
+        block: u64,
+        nblk: u32,
+    ) -> Result<Vec<(u64, bool)>, DgError> {
+        let core = self.core();
+        let index = core.member_of_range(local, block, nblk)?;
+        let state = core.state.borrow();
+        let comp = state.comps.get(&local).ok_or(DgError::NoComponent(local))?;
+        let mut runs: Vec<(u64, bool)> = Vec::new();
+        let mut push = |count: u64, data: bool| match runs.last_mut() {
+            Some((last, same)) if *same == data => *last += count,
+            _ => runs.push((count, data)),
+        };
+        for piece in comp.overlay.lookup(block, nblk) {
+            match piece.rec.as_ref().map(|rec| &rec.body) {
+                Some(body) => push(piece.nblk.into(), !matches!(body, Body::Hole)),
+                None => {
+                    let status = core.members[index].cap.status(local, piece.block, piece.nblk.into());
+                    status.into_iter().for_each(|(count, data)| push(count, data));
+                }
+            }
+        }
+        Ok(runs)
+    }
+
+    /// What the log holds that is newer than `above`, in order of block: for the union roll-forward.
+    pub fn unstable(&self, local: LocalId, above: u64) -> Vec<UnstableRun> {
+        let state = self.core().state.borrow();
+        let Some(comp) = state.comps.get(&local) else { return Vec::new() };
+        let runs = comp.overlay.above(above).filter_map(|piece| {
+            let rec = piece.rec?;
+            let hole = matches!(rec.body, Body::Hole);
+            let (block, nblk) = (piece.block, piece.nblk);
+            Some(UnstableRun { block, nblk, oseq: rec.oseq, data_oseq: rec.data_oseq, hole })
+        });
+        runs.collect()
+    }
+
+    /// Extents (64 KiB, by index) with anything newer than `oseq`, in the log or on the disk, in order.
+    pub fn changed_since(&self, local: LocalId, oseq: u64) -> Vec<u64> {
+        let core = self.core();
+        let Ok(index) = core.member_of(local) else { return Vec::new() };
+        let on_disk = core.members[index].cap.changed_since(local, oseq);
+        let mut extents: BTreeSet<u64> = on_disk.into_iter().map(|(extent, _)| extent).collect();
+        for run in self.unstable(local, oseq) {
+            extents
+                .extend(run.block / EXTENT_BLOCKS..(run.block + u64::from(run.nblk)).div_ceil(EXTENT_BLOCKS));
+        }
+        extents.into_iter().collect()
+    }
+
+    /// Highest sequence of the object in this component; 0 for none.
+    pub fn max_oseq(&self, local: LocalId) -> u64 {
+        let core = self.core();
+        let Ok(index) = core.member_of(local) else { return 0 };
+        let logged = core.state.borrow().comps.get(&local).map_or(0, |comp| comp.overlay.max_oseq());
+        logged.max(core.members[index].cap.oseq_max(local))
+    }
+
+    /// All writes up to here are stable, as far as this leg knows.
+    pub fn stable_oseq(&self, local: LocalId) -> u64 {
+        let state = self.core().state.borrow();
+        state.comps.get(&local).map_or(0, |comp| comp.overlay.stable_oseq())
+    }
+
+    /// Bytes on the capacity disk.
+    pub fn used_bytes(&self, local: LocalId) -> u64 {
+        let core = self.core();
+        let Ok(index) = core.member_of(local) else { return 0 };
+        core.members[index].cap.component(local).map_or(0, |info| info.used_bytes)
+    }
+
+    /// Use of a capacity disk; `None` when it is not here.
+    pub fn usage(&self, disk: model::ids::DiskId) -> Option<cap::Usage> {
+        let members = &self.core().members;
+        members.iter().find(|member| member.disk == disk).map(|member| member.cap.usage())
+    }
+
+    /// Use of the log.
+    pub fn log_usage(&self) -> LogUsage {
+        let core = self.core();
+        let state = core.state.borrow();
+        LogUsage {
+            size_bytes: state.ring.len_bytes,
+            used_bytes: state.ring.used_bytes,
+            overlay_runs: state.overlay_runs,
+            stalled: core.members.iter().any(|member| member.is_stalled()),
+        }
+    }
+}
+
+impl Core {
+    /// One pass over log and map.
+    async fn read_once(
+        &self,
+        index: usize,
+        local: LocalId,
+        block: u64,
+        nblk: u32,
+    ) -> Result<Vec<BlockRun>, DgError> {
+        self.check()?;
+        let pieces = {
+            let state = self.state.borrow();
+            let comp = state.comps.get(&local).ok_or(DgError::NoComponent(local))?;
+            comp.overlay.lookup(block, nblk)
+        };
+        let mut runs = Vec::with_capacity(pieces.len());
+        for piece in pieces {
+            let Some(rec) = piece.rec else {
+                let cap = &self.members[index].cap;
+                runs.extend(cap.read(local, piece.block, u64::from(piece.nblk)).await?);
+                continue;
+            };
+            if matches!(rec.body, Body::Hole) {
+                runs.push(BlockRun { nblk: piece.nblk.into(), content: Content::Zero });
+                continue;
+            }
+            match self.fetch(&rec, piece.block, piece.nblk).await {
+                Ok(fetched) => split(&rec, piece.block, fetched, &mut runs),
+                Err(DiskError::Io { .. }) => {
+                    runs.push(BlockRun { nblk: piece.nblk.into(), content: Content::IoError });
+                }
+                Err(error) => return Err(self.check().err().unwrap_or(DgError::ReadLog(error))),
+            }
+        }
+        Ok(runs)
+    }
+
+    /// Reads blocks of a record from the log and compares their checksums; once more when one does not match.
+    pub async fn fetch(&self, rec: &Rec, block: u64, nblk: u32) -> Result<Fetched, DiskError> {
+        let Body::Logged { offset_bytes, .. } = &rec.body else {
+            return Ok(Fetched {
+                buf: IoBuf::zeroed(nblk as usize * BLOCK),
+                good: vec![true; nblk as usize],
+            });
+        };
+        let at = offset_bytes + (block - rec.block) * BLOCK as u64;
+        let crcs = rec.crcs(block, nblk);
+        let mut again = false;
+        loop {
+            let result = self.log.read(at, IoBuf::for_read(nblk as usize * BLOCK)).await;
+            let verdict = result.map(|buf| {
+                let good = buf.chunks(BLOCK).zip(crcs);
+                let good = good.map(|(block, crc)| on(Mutant::NoReadChecksum) || crc32c(block) == *crc);
+                Fetched { good: good.collect(), buf }
+            });
+            let settled = match &verdict {
+                Ok(fetched) => fetched.good.iter().all(|good| *good),
+                Err(error) => !matches!(error, DiskError::Io { .. }),
+            };
+            if settled || again {
+                return verdict;
+            }
+            again = true;
+        }
+    }
+}
+
+/// Cuts a payload into runs of good and bad blocks.
+fn split(rec: &Rec, block: u64, fetched: Fetched, runs: &mut Vec<BlockRun>) {
+    let mut from = 0;
+    for part in fetched.good.chunk_by(|a, b| a == b) {
+        let to = from + part.len();
+        let content = if part[0] {
+            let crcs = rec.crcs(block + from as u64, part.len() as u32).to_vec();
+            Content::Data { buf: fetched.buf.slice(from * BLOCK..to * BLOCK), crcs }
+        } else {
+            Content::Bad
+        };
+        runs.push(BlockRun { nblk: part.len() as u64, content });
+        from = to;
+    }
+}

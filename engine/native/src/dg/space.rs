@@ -1,0 +1,92 @@
+//! Room on the capacity disks for what is in the log and not applied yet.
+//!
+//! Map: [`Dg::admit`] promises room, the only place that refuses for lack of space · [`Token`] the promise for some extents.
+//! Invariants: an extent that exists, or for which a living token stands, is not promised again; a token gives its room back by
+//! drop, when the last record that holds it is applied, superseded or refused.
+use super::core::Core;
+use super::{Dg, DgError};
+use crate::cap;
+use crate::fmt::LocalId;
+use model::units::{BLOCK_BYTES, EXTENT_BYTES};
+use std::rc::{Rc, Weak};
+
+/// Blocks of one extent.
+pub(super) const EXTENT_BLOCKS: u64 = EXTENT_BYTES / BLOCK_BYTES;
+
+/// Room for some extents of one component.
+pub(super) struct Token {
+    /// Locked while a destage takes from it.
+    pub room: tokio::sync::Mutex<cap::Reservation>,
+}
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Token")
+    }
+}
+
+/// Room on a capacity disk for one append; goes into [`super::Append`], or back by drop.
+#[derive(Debug, Default)]
+pub struct Reservation {
+    pub(super) tokens: Vec<Rc<Token>>,
+}
+
+impl Dg {
+    /// Promises room for a write of these blocks.
+    ///
+    /// # Errors
+    /// `Capacity(NoSpace)` when the disk is full: nothing has changed; [`Dg::make_room`] may help. `OutOfRange`, `NoComponent`.
+    pub fn admit(&self, local: LocalId, block: u64, nblk: u32) -> Result<Reservation, DgError> {
+        self.core().admit(local, block, nblk)
+    }
+
+    /// Applies what is stable on the disk of `local` and makes a checkpoint, so that what was freed can be used again.
+    ///
+    /// # Errors
+    /// `NoComponent`, `DiskFailed`, `Gone`, `Failed`.
+    pub async fn make_room(&self, local: LocalId) -> Result<(), DgError> {
+        let index = self.core().member_of(local)?;
+        self.core().drain_member(index).await;
+        self.core().check()
+    }
+}
+
+impl Core {
+    pub fn admit(&self, local: LocalId, block: u64, nblk: u32) -> Result<Reservation, DgError> {
+        let index = self.member_of_range(local, block, nblk)?;
+        let cap = &self.members[index].cap;
+        let extents = block / EXTENT_BLOCKS..(block + u64::from(nblk)).div_ceil(EXTENT_BLOCKS);
+        let mut tokens: Vec<Rc<Token>> = Vec::new();
+        let mut need = cap::Need::default();
+        let mut uncovered = Vec::new();
+        let mut state = self.state.borrow_mut();
+        let comp = state.comps.get_mut(&local).ok_or(DgError::NoComponent(local))?;
+        for extent in extents {
+            if let Some(token) = comp.tokens.get(&extent).and_then(Weak::upgrade) {
+                if !tokens.iter().any(|known| Rc::ptr_eq(known, &token)) {
+                    tokens.push(token);
+                }
+                continue;
+            }
+            let more = cap.need(local, extent * EXTENT_BLOCKS, EXTENT_BLOCKS);
+            if more != cap::Need::default() {
+                need = need + more;
+                uncovered.push(extent);
+            }
+        }
+        if !uncovered.is_empty() {
+            let room = tokio::sync::Mutex::new(cap.reserve(need)?);
+            let token = Rc::new(Token { room });
+            for extent in uncovered {
+                comp.tokens.insert(extent, Rc::downgrade(&token));
+            }
+            tokens.push(token);
+        }
+        Ok(Reservation { tokens })
+    }
+
+    /// The token that stands for `extent`, if one is alive.
+    pub fn token(&self, local: LocalId, extent: u64) -> Option<Rc<Token>> {
+        self.state.borrow().comps.get(&local)?.tokens.get(&extent).and_then(Weak::upgrade)
+    }
+}
