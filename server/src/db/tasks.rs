@@ -68,7 +68,12 @@ pub async fn put(db: &SqlitePool, cluster: &str, view: &TaskView, started_by: &s
 ///
 /// # Errors
 /// [`DbError::Query`].
-pub async fn started(db: &SqlitePool, cluster: &str, view: &TaskView, started_by: &str) -> Result<(), DbError> {
+pub async fn started(
+    db: &SqlitePool,
+    cluster: &str,
+    view: &TaskView,
+    started_by: &str,
+) -> Result<(), DbError> {
     sqlx::query(
         "INSERT INTO tasks (id, cluster, kind, subject, state, progress_percent, step, started_by, started_at)
          VALUES (?, ?, ?, ?, 'running', 0, '', ?, ?) ON CONFLICT (id) DO UPDATE SET started_by = excluded.started_by",

@@ -35,15 +35,15 @@ pub async fn insert(
     now: Timestamp,
 ) -> Result<(), DbError> {
     sqlx::query("INSERT INTO tokens (hash, prefix, name, role, created_at) VALUES (?, ?, ?, ?, ?)")
-    .bind(&hash[..])
-    .bind(prefix)
-    .bind(name)
-    .bind(role.word())
-    .bind(now.0)
-    .execute(db)
-    .await
-    .map(|_| ())
-    .map_err(failed("insert_token"))
+        .bind(&hash[..])
+        .bind(prefix)
+        .bind(name)
+        .bind(role.word())
+        .bind(now.0)
+        .execute(db)
+        .await
+        .map(|_| ())
+        .map_err(failed("insert_token"))
 }
 
 /// Name and role of a valid token.

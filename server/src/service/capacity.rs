@@ -52,7 +52,11 @@ pub fn of(snapshot: &Snapshot) -> Capacity {
         raw_bytes,
         used_raw_bytes,
         free_raw_bytes,
-        usable_by_policy: snapshot.policies.iter().map(|policy| usable_by_policy(&topology, policy)).collect(),
+        usable_by_policy: snapshot
+            .policies
+            .iter()
+            .map(|policy| usable_by_policy(&topology, policy))
+            .collect(),
         breakdown: vec![
             Part { kind: "data", bytes: data },
             Part { kind: "redundancy", bytes: stored - data },
@@ -91,7 +95,9 @@ pub fn target(snapshot: &Snapshot, text: &str) -> Result<FailTarget, String> {
             let own = snapshot.hosts.iter().any(|host| host.name == name && host.fault_domain.is_none());
             (FailTarget::FaultDomain(name.into()), named || own)
         }
-        "site" => (FailTarget::Site(name.into()), snapshot.cluster.sites.iter().any(|site| site.name == name)),
+        "site" => {
+            (FailTarget::Site(name.into()), snapshot.cluster.sites.iter().any(|site| site.name == name))
+        }
         _ => return Err(wrong()),
     };
     if there { Ok(target) } else { Err(format!("there is no {kind} \"{name}\"")) }

@@ -55,7 +55,13 @@ pub async fn overview(app: &App, cluster: &Cluster) -> Result<Overview, AppError
         services = draft.services;
     }
     let capabilities = cluster.engine.capabilities();
-    Ok(Overview { key: cluster.key.clone(), view: snapshot.cluster.clone(), capabilities, services, warnings })
+    Ok(Overview {
+        key: cluster.key.clone(),
+        view: snapshot.cluster.clone(),
+        capabilities,
+        services,
+        warnings,
+    })
 }
 
 /// What `POST /cluster` says over the draft; what is `None` stays as the draft has it.
@@ -108,7 +114,8 @@ impl Configure {
             draft.services = services.clone();
         }
         if let Some(policy) = &self.new_policy {
-            let known = draft.policies.iter().find(|known| known.name == policy.name).map(|known| known.version);
+            let known =
+                draft.policies.iter().find(|known| known.name == policy.name).map(|known| known.version);
             draft.put_policy(policy.clone(), known)?;
             draft.default_policy.clone_from(&policy.name);
         }
@@ -264,4 +271,3 @@ pub async fn check_fault_domains(cluster: &Cluster, domains: &[FaultDomainView])
     let hosts: Vec<&str> = snapshot.hosts.iter().map(|host| host.name.as_str()).collect();
     AppError::check(draft::fault_domain_problems(domains, &hosts))
 }
-

@@ -34,7 +34,15 @@ pub struct Disk {
 
 fn claimed(view: DiskView) -> Disk {
     let reason = Some("in use by this cluster".to_owned());
-    Disk { view, model: None, serial: None, contents: None, eligibility: Eligibility::InUse, reason, warnings: vec![] }
+    Disk {
+        view,
+        model: None,
+        serial: None,
+        contents: None,
+        eligibility: Eligibility::InUse,
+        reason,
+        warnings: vec![],
+    }
 }
 
 fn unclaimed(id: DiskId, name: &str, host: &str, path: &str, size_bytes: u64, media: Media) -> DiskView {
@@ -63,7 +71,10 @@ fn of_draft(disk: &DraftDisk) -> Disk {
         let least = bytes_text(DISK_BYTES_MIN);
         (Eligibility::Ineligible, Some(format!("it is smaller than {least}, the least for any role")))
     } else if disk.holds_data {
-        (Eligibility::EraseNeeded, Some("the file is not blank; it is only taken when `erase` names it".into()))
+        (
+            Eligibility::EraseNeeded,
+            Some("the file is not blank; it is only taken when `erase` names it".into()),
+        )
     } else {
         (Eligibility::Eligible, None)
     };
@@ -120,7 +131,10 @@ pub async fn page(
 fn allowed_path(app: &App, path: &str) -> Result<PathBuf, AppError> {
     let wrong = |detail: String| Err(AppError::field("path", detail));
     let asked = Path::new(path);
-    if !asked.is_absolute() || path.contains('\0') || asked.components().any(|part| part == Component::ParentDir) {
+    if !asked.is_absolute()
+        || path.contains('\0')
+        || asked.components().any(|part| part == Component::ParentDir)
+    {
         return wrong("an absolute path without `..`".into());
     }
     let (Some(parent), Some(name)) = (asked.parent(), asked.file_name()) else {
@@ -133,7 +147,8 @@ fn allowed_path(app: &App, path: &str) -> Result<PathBuf, AppError> {
         return wrong("no folder for file disks; start the server with --file-disks DIR".into());
     }
     if !app.config.file_disk_dirs.iter().any(|dir| parent.starts_with(dir)) {
-        let dirs: Vec<String> = app.config.file_disk_dirs.iter().map(|dir| dir.display().to_string()).collect();
+        let dirs: Vec<String> =
+            app.config.file_disk_dirs.iter().map(|dir| dir.display().to_string()).collect();
         return wrong(format!("file disks may lie in {} only", dirs.join(", ")));
     }
     Ok(parent.join(name))

@@ -235,11 +235,16 @@ impl Draft {
             }
             (Some(old), Some(_)) => {
                 let (name, version) = (&old.name, old.version);
-                let text = format!("policy \"{name}\" was changed meanwhile (now version {version}); look at it again and repeat");
+                let text = format!(
+                    "policy \"{name}\" was changed meanwhile (now version {version}); look at it again and repeat"
+                );
                 return Err(AppError::Conflict(text));
             }
             (Some(old), None) => {
-                return Err(AppError::Conflict(format!("policy \"{}\" exists already; choose another name", old.name)));
+                return Err(AppError::Conflict(format!(
+                    "policy \"{}\" exists already; choose another name",
+                    old.name
+                )));
             }
             (None, Some(_)) => return Err(AppError::NotFound(format!("policy \"{}\"", policy.name))),
         }

@@ -134,7 +134,11 @@ fn data(snapshot: &Snapshot) -> Group {
     let old = objects(snapshot, |_, compliance| compliance == Compliance::OutOfDate);
     let checks = vec![
         inaccessible.of(Status::Red, "volumes are unavailable", gone),
-        reduced.of(Status::Yellow, "volumes have less redundancy than promised", objects(snapshot, is_reduced)),
+        reduced.of(
+            Status::Yellow,
+            "volumes have less redundancy than promised",
+            objects(snapshot, is_reduced),
+        ),
         out_of_date.of(Status::Yellow, "volumes follow an older version of their policy", old),
     ];
     Group { id: "data", checks }
@@ -156,8 +160,10 @@ fn hosts(snapshot: &Snapshot) -> Group {
         impact: "something in this lab is broken on purpose",
         remedy: "heal it on the lab page",
     };
-    let on_hosts = snapshot.hosts.iter().flat_map(|host| host.faults.iter().map(move |fault| (&host.name, fault)));
-    let on_disks = snapshot.disks.iter().flat_map(|disk| disk.faults.iter().map(move |fault| (&disk.name, fault)));
+    let on_hosts =
+        snapshot.hosts.iter().flat_map(|host| host.faults.iter().map(move |fault| (&host.name, fault)));
+    let on_disks =
+        snapshot.disks.iter().flat_map(|disk| disk.faults.iter().map(move |fault| (&disk.name, fault)));
     let injected = on_hosts.chain(on_disks).map(|(name, fault)| format!("{name}: {fault}")).collect();
     let checks = vec![
         connected.of(Status::Yellow, "hosts are absent", away.map(|host| host.name.clone()).collect()),
@@ -193,10 +199,19 @@ fn disks(snapshot: &Snapshot) -> Group {
         remedy: "replace the disk when the number rises",
     };
     let wrong = snapshot.disks.iter().filter(|disk| disk.checksum_errors > 0);
-    let wrong = wrong.map(|disk| format!("{}: {} checksum errors", disk.name, disk.checksum_errors)).collect();
+    let wrong =
+        wrong.map(|disk| format!("{}: {} checksum errors", disk.name, disk.checksum_errors)).collect();
     let checks = vec![
-        failed.of(Status::Red, "disks have failed", named(&snapshot.disks, |disk| disk.state == DiskState::Failed)),
-        slow.of(Status::Yellow, "disks are slow", named(&snapshot.disks, |disk| disk.state == DiskState::Slow)),
+        failed.of(
+            Status::Red,
+            "disks have failed",
+            named(&snapshot.disks, |disk| disk.state == DiskState::Failed),
+        ),
+        slow.of(
+            Status::Yellow,
+            "disks are slow",
+            named(&snapshot.disks, |disk| disk.state == DiskState::Slow),
+        ),
         checksums.of(Status::Yellow, "disks returned wrong bytes", wrong),
     ];
     Group { id: "disks", checks }
@@ -211,12 +226,17 @@ fn capacity(snapshot: &Snapshot) -> Group {
     let carries = |disk: &DiskView| matches!(disk.role, DiskRole::Capacity | DiskRole::Combined);
     let fuller = |percent: u64| {
         let full = snapshot.disks.iter().filter(|disk| carries(disk) && used_percent(disk) >= percent);
-        full.map(|disk| format!("{}: {} %, {} free", disk.name, used_percent(disk), bytes_text(disk.free_bytes())))
-            .collect::<Vec<_>>()
+        full.map(|disk| {
+            format!("{}: {} %, {} free", disk.name, used_percent(disk), bytes_text(disk.free_bytes()))
+        })
+        .collect::<Vec<_>>()
     };
     let nearly = fuller(DISK_FULL_ERROR_PERCENT);
-    let (status, evidence) =
-        if nearly.is_empty() { (Status::Yellow, fuller(DISK_FULL_WARN_PERCENT)) } else { (Status::Red, nearly) };
+    let (status, evidence) = if nearly.is_empty() {
+        (Status::Yellow, fuller(DISK_FULL_WARN_PERCENT))
+    } else {
+        (Status::Red, nearly)
+    };
     let room = Finding {
         id: "room",
         title: "No capacity disk is nearly full",
@@ -234,11 +254,17 @@ fn cluster_state(snapshot: &Snapshot) -> Group {
         ClusterState::Configuring => (Status::Unknown, "the cluster is being made".to_owned()),
         ClusterState::Unavailable => (
             Status::Red,
-            snapshot.cluster.state_reason.clone().unwrap_or_else(|| "the cluster cannot be served".to_owned()),
+            snapshot
+                .cluster
+                .state_reason
+                .clone()
+                .unwrap_or_else(|| "the cluster cannot be served".to_owned()),
         ),
     };
     let (impact, remedy) = match status {
-        Status::Red => ("no volume can be used", "look at the reason, and at the hosts and disks that are missing"),
+        Status::Red => {
+            ("no volume can be used", "look at the reason, and at the hosts and disks that are missing")
+        }
         Status::Unknown => ("there is nothing to check yet", "finish the setup"),
         _ => ("", ""),
     };

@@ -96,7 +96,8 @@ fn contents(node: &Node) -> Option<String> {
 /// Lists this machine's disks. Without `lsblk` the list is empty and the log says so.
 pub async fn devices() -> Vec<Device> {
     let columns = "PATH,SIZE,ROTA,TYPE,MODEL,SERIAL,FSTYPE,MOUNTPOINTS";
-    let run = || std::process::Command::new("lsblk").args(["--json", "--bytes", "--output", columns]).output();
+    let run =
+        || std::process::Command::new("lsblk").args(["--json", "--bytes", "--output", columns]).output();
     match tokio::task::spawn_blocking(run).await {
         Ok(Ok(output)) if output.status.success() => parse(&output.stdout).unwrap_or_else(|error| {
             tracing::warn!(%error, "lsblk printed something else");
@@ -127,7 +128,8 @@ pub struct FileDisk {
 pub fn look_at_file(path: &Path, size_bytes: Option<u64>) -> Result<FileDisk, AppError> {
     match std::fs::symlink_metadata(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            let missing = || AppError::field("size_bytes", "the file is not there; say how large it shall be");
+            let missing =
+                || AppError::field("size_bytes", "the file is not there; say how large it shall be");
             Ok(FileDisk { size_bytes: size_bytes.ok_or_else(missing)?, make_file: true, holds_data: false })
         }
         Err(error) => Err(AppError::field("path", format!("cannot be looked at: {error}"))),
@@ -137,7 +139,8 @@ pub fn look_at_file(path: &Path, size_bytes: Option<u64>) -> Result<FileDisk, Ap
                 let detail = format!("the file is there and has {} bytes; leave the size out", meta.len());
                 return Err(AppError::field("size_bytes", detail));
             }
-            let blank = is_blank(path).map_err(|error| AppError::field("path", format!("cannot be read: {error}")))?;
+            let blank = is_blank(path)
+                .map_err(|error| AppError::field("path", format!("cannot be read: {error}")))?;
             Ok(FileDisk { size_bytes: meta.len(), make_file: false, holds_data: !blank })
         }
     }

@@ -36,7 +36,9 @@ pub fn parse_shape(text: &str) -> Result<LabShape, String> {
                     value.trim().parse().map_err(|_| format!("hosts: `{value}` is not a number"))?;
             }
             "cache" => shape.cache = parse_disks(value).map_err(|error| format!("cache: {error}"))?,
-            "capacity" => shape.capacity = parse_disks(value).map_err(|error| format!("capacity: {error}"))?,
+            "capacity" => {
+                shape.capacity = parse_disks(value).map_err(|error| format!("capacity: {error}"))?
+            }
             other => return Err(format!("`{other}` is not one of hosts, cache, capacity")),
         }
     }
@@ -131,18 +133,19 @@ pub fn check_room(shape: &LabShape, data_dir: &Path) -> Result<(), AppError> {
 
 /// Puts a lab into a draft: hosts `h1…`, disks `hN-cache1`, `hN-cap1`, … in `DIR/lab/hN/`. Replaces an earlier lab.
 pub fn put(draft: &mut Draft, rng: &dyn Rng, data_dir: &Path, shape: &LabShape) {
-    let old: Vec<String> = draft
-        .hosts
-        .iter()
-        .filter(|host| host.kind == HostKind::Lab)
-        .map(|host| host.name.clone())
-        .collect();
+    let old: Vec<String> =
+        draft.hosts.iter().filter(|host| host.kind == HostKind::Lab).map(|host| host.name.clone()).collect();
     old.iter().for_each(|name| draft.remove_host(name));
     draft.lab = Some(shape.clone());
     for number in 1..=shape.hosts {
         let host = format!("h{number}");
         let id = HostId::from_random(rng.bytes());
-        draft.hosts.push(draft::DraftHost { id, name: host.clone(), kind: HostKind::Lab, role: HostRole::Data });
+        draft.hosts.push(draft::DraftHost {
+            id,
+            name: host.clone(),
+            kind: HostKind::Lab,
+            role: HostRole::Data,
+        });
         for (part, disks) in [("cache", shape.cache), ("cap", shape.capacity)] {
             for index in 1..=disks.count {
                 let name = format!("{host}-{part}{index}");

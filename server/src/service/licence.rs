@@ -116,7 +116,9 @@ pub fn issue(secret: &str, terms: &Terms) -> Result<String, KeyError> {
 /// [`KeyError::Form`].
 pub fn read(key: &str) -> Result<Terms, KeyError> {
     let mut parts = key.trim().split('.');
-    let (Some(PREFIX), Some(payload), Some(_), None) = (parts.next(), parts.next(), parts.next(), parts.next()) else {
+    let (Some(PREFIX), Some(payload), Some(_), None) =
+        (parts.next(), parts.next(), parts.next(), parts.next())
+    else {
         return Err(KeyError::Form);
     };
     let payload = URL_SAFE_NO_PAD.decode(payload).map_err(|_| KeyError::Form)?;
@@ -181,7 +183,12 @@ pub async fn get(app: &App, cluster: &Cluster) -> Result<Licence, AppError> {
 ///
 /// # Errors
 /// [`AppError::Invalid`] on `key`.
-pub async fn put(app: &App, actor: &Actor, cluster: &Cluster, key: Option<String>) -> Result<Licence, AppError> {
+pub async fn put(
+    app: &App,
+    actor: &Actor,
+    cluster: &Cluster,
+    key: Option<String>,
+) -> Result<Licence, AppError> {
     if let Some(key) = &key {
         verify(app, key).await?;
     }

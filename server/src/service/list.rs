@@ -34,7 +34,10 @@ pub fn page<T>(items: Vec<T>, window: &Window, id: impl Fn(&T) -> String) -> Res
             let (key, last) = read_cursor(after).map_err(|error| failed(error.into()))?;
             let place = items.iter().position(|item| id(item) == last);
             // When the last item of the page before is gone, its old place is the best answer.
-            place.map_or_else(|| key.as_i64().and_then(|key| usize::try_from(key).ok()).unwrap_or(0), |place| place + 1)
+            place.map_or_else(
+                || key.as_i64().and_then(|key| usize::try_from(key).ok()).unwrap_or(0),
+                |place| place + 1,
+            )
         }
     };
     let total = items.len();

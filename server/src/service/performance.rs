@@ -67,7 +67,8 @@ async fn store(
         return Ok(());
     }
     let pairs = after.iter().filter_map(|(entity, after)| Some((entity, before.get(entity)?, after)));
-    let samples: Vec<Sample> = pairs.map(|(entity, before, after)| rates(entity, before, after, seconds)).collect();
+    let samples: Vec<Sample> =
+        pairs.map(|(entity, before, after)| rates(entity, before, after, seconds)).collect();
     let keep_from = Timestamp(now.0 - KEEP_MS);
     Ok(history::add_samples(&app.console, cluster, now, &samples, keep_from).await?)
 }
@@ -117,8 +118,10 @@ mod tests {
 
     #[test]
     fn rates_are_differences_and_a_restart_is_not_negative() {
-        let before = Counters { writes: 100, written_bytes: 1000, write_latency_us_total: 500, ..Counters::default() };
-        let after = Counters { writes: 120, written_bytes: 3000, write_latency_us_total: 900, ..Counters::default() };
+        let before =
+            Counters { writes: 100, written_bytes: 1000, write_latency_us_total: 500, ..Counters::default() };
+        let after =
+            Counters { writes: 120, written_bytes: 3000, write_latency_us_total: 900, ..Counters::default() };
         let sample = rates("cluster", &before, &after, 10.0);
         assert_eq!((sample.write_iops, sample.written_bytes_per_second), (2.0, 200.0));
         assert_eq!((sample.write_latency_us, sample.read_latency_us), (Some(20.0), None));

@@ -4,7 +4,9 @@
 //! same functions that decide on the live cluster.
 use crate::error::{AppError, FieldError};
 use crate::service::auth::check_name;
-use crate::service::draft::{Claim, Draft, DraftDisk, SpaceEfficiency, fault_domain_problems, policy_problems};
+use crate::service::draft::{
+    Claim, Draft, DraftDisk, SpaceEfficiency, fault_domain_problems, policy_problems,
+};
 use model::engine::Capabilities;
 use model::ids::{DiskGroupId, DiskId};
 use model::plan::{ClusterPlan, PlannedDisk, PlannedGroup, PlannedHost};
@@ -61,7 +63,10 @@ fn claim_problems(draft: &Draft, claims: &[Claim]) -> Vec<FieldError> {
     for (index, claim) in claims.iter().enumerate() {
         let field = format!("claims[{index}]");
         if draft.host(&claim.host).is_none() {
-            problems.push(FieldError::new(format!("{field}.host"), format!("there is no host \"{}\"", claim.host)));
+            problems.push(FieldError::new(
+                format!("{field}.host"),
+                format!("there is no host \"{}\"", claim.host),
+            ));
         }
         if claim.capacity.is_empty() {
             problems.push(FieldError::new(format!("{field}.capacity"), "name at least one capacity disk"));
@@ -76,17 +81,23 @@ fn claim_problems(draft: &Draft, claims: &[Claim]) -> Vec<FieldError> {
             problems.push(FieldError::new(format!("{field}.capacity"), detail));
         }
         let named = [("cache", &claim.cache), ("capacity", &claim.capacity)];
-        for (part, id, place) in named.iter().flat_map(|(part, ids)| {
-            ids.iter().enumerate().map(move |(place, id)| (*part, *id, place))
-        }) {
+        for (part, id, place) in named
+            .iter()
+            .flat_map(|(part, ids)| ids.iter().enumerate().map(move |(place, id)| (*part, *id, place)))
+        {
             let problem = disk_problem(draft, claim, id, !seen.insert((id, part)));
-            problems.extend(problem.map(|detail| FieldError::new(format!("{field}.{part}[{place}]"), detail)));
+            problems
+                .extend(problem.map(|detail| FieldError::new(format!("{field}.{part}[{place}]"), detail)));
         }
     }
-    let by_capacity: BTreeSet<DiskId> = claims.iter().flat_map(|claim| claim.capacity.iter().copied()).collect();
+    let by_capacity: BTreeSet<DiskId> =
+        claims.iter().flat_map(|claim| claim.capacity.iter().copied()).collect();
     for (index, claim) in claims.iter().enumerate() {
         if claim.cache.iter().any(|id| by_capacity.contains(id)) {
-            problems.push(FieldError::new(format!("claims[{index}].cache"), "a disk is cache or capacity, not both"));
+            problems.push(FieldError::new(
+                format!("claims[{index}].cache"),
+                "a disk is cache or capacity, not both",
+            ));
         }
     }
     problems
@@ -141,7 +152,11 @@ pub fn planned_groups(draft: &Draft, claims: &[Claim]) -> Vec<PlannedGroup> {
         };
         for (cache, capacity) in groups_of(claim) {
             let cache = cache.as_ref().and_then(disk);
-            planned.push(PlannedGroup { host: host.id, cache, capacity: capacity.iter().filter_map(disk).collect() });
+            planned.push(PlannedGroup {
+                host: host.id,
+                cache,
+                capacity: capacity.iter().filter_map(disk).collect(),
+            });
         }
     }
     planned
@@ -160,7 +175,9 @@ fn missing(draft: &Draft, can: &Capabilities) -> Option<String> {
     ];
     let (name, _) = asked.into_iter().find(|(name, asked)| *asked && !can.can(name))?;
     let why = can.features.get(name).and_then(|feature| feature.why_not.clone());
-    Some(why.unwrap_or_else(|| format!("`{name}` is not there yet; leave it out and choose it in a later release")))
+    Some(why.unwrap_or_else(|| {
+        format!("`{name}` is not there yet; leave it out and choose it in a later release")
+    }))
 }
 
 /// The plan of the cluster, checked from scratch: disks and rules may have changed since a step was filled in.
@@ -202,7 +219,12 @@ pub fn plan(draft: &Draft, can: &Capabilities) -> Result<ClusterPlan, AppError> 
         name: draft.name.clone(),
         cluster_type: draft.cluster_type,
         hosts: hosts
-            .map(|host| PlannedHost { id: host.id, name: host.name.clone(), kind: host.kind, role: host.role })
+            .map(|host| PlannedHost {
+                id: host.id,
+                name: host.name.clone(),
+                kind: host.kind,
+                role: host.role,
+            })
             .collect(),
         fault_domains,
         sites: draft.sites.clone(),
@@ -263,7 +285,8 @@ pub fn picture(draft: &Draft, now: Timestamp) -> Snapshot {
         state_since: now,
         fault_domain: domain_of(&host.name),
         site: None,
-        disk_groups: u32::try_from(groups.iter().filter(|group| group.host == host.id).count()).unwrap_or(u32::MAX),
+        disk_groups: u32::try_from(groups.iter().filter(|group| group.host == host.id).count())
+            .unwrap_or(u32::MAX),
         components: 0,
         components_max: COMPONENTS_MAX,
         faults: Vec::new(),

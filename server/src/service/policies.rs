@@ -47,7 +47,9 @@ fn check_can(cluster: &Cluster, policy: &Policy) -> Result<(), AppError> {
     ];
     for (name, words, _) in asked.into_iter().filter(|(name, _, asked)| *asked && !can.can(name)) {
         let why = can.features.get(name).and_then(|feature| feature.why_not.clone());
-        let text = why.unwrap_or_else(|| format!("{words} is not there yet on this cluster; it comes with a later release"));
+        let text = why.unwrap_or_else(|| {
+            format!("{words} is not there yet on this cluster; it comes with a later release")
+        });
         return Err(AppError::NotYet(text));
     }
     Ok(())
@@ -92,7 +94,9 @@ pub async fn replace(
     let present = get(app, cluster, &policy.name).await?;
     check(cluster, &policy)?;
     if policy.name == Policy::built_in().name && !arithmetic::same_promise(&present, &policy) {
-        return Err(AppError::Conflict("the policy \"default\" is built in; add another one and make it the default".into()));
+        return Err(AppError::Conflict(
+            "the policy \"default\" is built in; add another one and make it the default".into(),
+        ));
     }
     let expected = if policy.version == 0 { present.version } else { policy.version };
     if draft::is_unconfigured(cluster).await? {

@@ -71,7 +71,12 @@ pub async fn page(app: &App, cluster: &Cluster, window: &Window) -> Result<Page<
 ///
 /// # Errors
 /// [`AppError::Invalid`].
-pub async fn set_limit(app: &App, actor: &Actor, cluster: &Cluster, limit: Option<u64>) -> Result<(), AppError> {
+pub async fn set_limit(
+    app: &App,
+    actor: &Actor,
+    cluster: &Cluster,
+    limit: Option<u64>,
+) -> Result<(), AppError> {
     if limit.is_some_and(|limit| limit < LIMIT_MIN) {
         return Err(AppError::field("limit_bytes_per_second", "at least 4096, or null for no limit"));
     }

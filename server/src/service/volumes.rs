@@ -72,7 +72,11 @@ pub async fn ready(cluster: &Cluster) -> Result<Arc<Snapshot>, AppError> {
             Err(AppError::Conflict("the cluster is being made; wait until its task is done".into()))
         }
         ClusterState::Unavailable => Err(AppError::Unavailable(
-            snapshot.cluster.state_reason.clone().unwrap_or_else(|| "the cluster cannot be served now".into()),
+            snapshot
+                .cluster
+                .state_reason
+                .clone()
+                .unwrap_or_else(|| "the cluster cannot be served now".into()),
         )),
     }
 }
@@ -95,7 +99,11 @@ fn policy(snapshot: &Snapshot, name: Option<&str>) -> Result<Policy, AppError> {
 ///
 /// # Errors
 /// [`AppError::Invalid`], [`AppError::Conflict`] without a cluster.
-pub async fn preview(cluster: &Cluster, size_bytes: u64, policy_name: Option<&str>) -> Result<Answer, AppError> {
+pub async fn preview(
+    cluster: &Cluster,
+    size_bytes: u64,
+    policy_name: Option<&str>,
+) -> Result<Answer, AppError> {
     let snapshot = ready(cluster).await?;
     if let Some(detail) = arithmetic::size_problem(size_bytes) {
         return Err(AppError::field("size_bytes", detail));
