@@ -1,11 +1,12 @@
 //! A disk group on simulated disks, and what its blocks may hold.
 use super::super::*;
 use crate::cap::CapDisk;
-use crate::fmt::superblock::{CheckpointRoot, EncryptionSlot, Media, Region, RegionKind, Roles, Superblock};
+use crate::fmt::superblock::{CheckpointRoot, EncryptionSlot, Region, RegionKind, Roles, Superblock};
 use crate::fmt::{BLOCK, crc32c};
 use crate::io::sim::{CrashKind, Events, SimDisk};
 use crate::io::{Disk, below};
 use model::ids::{ClusterId, HostId};
+use model::state::Media;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use std::cell::RefCell;
