@@ -25,3 +25,4 @@ pub mod projection;
 pub mod resync;
 pub mod tasks;
 pub mod volumes;
+pub mod watch;
