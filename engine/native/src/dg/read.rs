@@ -107,6 +107,13 @@ impl Dg {
         state.comps.get(&local).map_or(0, |comp| comp.overlay.stable_oseq())
     }
 
+    /// Where on its capacity disk the data of a block lies, bytes; `None` when it is not there. See `CapDisk::locate`.
+    pub fn locate(&self, local: LocalId, block: u64) -> Option<u64> {
+        let core = self.core();
+        let index = core.member_of(local).ok()?;
+        core.members[index].cap.locate(local, block)
+    }
+
     /// Bytes on the capacity disk.
     pub fn used_bytes(&self, local: LocalId) -> u64 {
         let core = self.core();
