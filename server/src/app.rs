@@ -99,8 +99,6 @@ pub struct Parts {
     pub setup: SetupCode,
     /// Live pages.
     pub live: Live,
-    /// The latest run of "watch it lose a host".
-    pub watch: crate::service::watch::Watch,
     /// True once the process is asked to stop: streams and background tasks end.
     pub stopping: watch::Sender<bool>,
 }
@@ -155,7 +153,6 @@ impl App {
             passwords,
             setup,
             live,
-            watch: crate::service::watch::Watch::default(),
             stopping,
         })))
     }

@@ -322,7 +322,7 @@ pub async fn token_actor(app: &App, secret: &str) -> Result<Actor, AppError> {
 /// Makes an API token and returns the secret, which is shown once.
 ///
 /// # Errors
-/// [`AppError::Invalid`] on `name`.
+/// [`AppError::Invalid`] on `name`; [`AppError::Conflict`] when the name is taken.
 pub async fn create_token(
     console: &sqlx::SqlitePool,
     rng: &dyn Rng,
@@ -333,8 +333,11 @@ pub async fn create_token(
     check_name(name).map_err(|detail| AppError::field("name", detail))?;
     let secret = format!("{TOKEN_PREFIX}{}", URL_SAFE_NO_PAD.encode(rng.bytes::<32>()));
     let prefix = &secret[..TOKEN_PREFIX.len() + 4];
-    tokens::insert(console, &digest(&secret), prefix, name, role, now).await?;
-    Ok(secret)
+    if tokens::insert(console, &digest(&secret), prefix, name, role, now).await? {
+        Ok(secret)
+    } else {
+        Err(AppError::Conflict(format!("token \"{name}\" exists already; choose another name")))
+    }
 }
 
 /// Adds a user.

@@ -115,10 +115,7 @@ fn checkpoint_pays(core: &Core, index: usize, idle: bool) -> bool {
 
 /// One round of the elevator; returns how many runs were applied.
 async fn sweep(core: &Rc<Core>, index: usize, cursor: &mut Cursor) -> usize {
-    let mut pieces = pick(core, index, *cursor);
-    if pieces.is_empty() && *cursor != Cursor::default() {
-        pieces = pick(core, index, Cursor::default());
-    }
+    let pieces = pick(core, index, *cursor);
     *cursor = match pieces.last() {
         Some((local, last)) if pieces.len() == core.cfg.sweep_runs => {
             (*local, last.block + u64::from(last.nblk))

@@ -1,7 +1,7 @@
 //! One open object: its owner, who alone decides what is written where, in which order, and what counts as stored.
 //!
 //! Map, bottom up: `store` what a component can do · `address` block arithmetic · `range` range locks · `sequence` oseq, low water,
-//! stable · `gate` the barrier of the write set · `quorum` pure decisions on descriptors · `route` who is reachable and written ·
+//! stable · `gate` the barrier of the write set · `quorum` pure decisions on descriptors · `route` who is reachable and written · `leg` a component in a disk group ·
 //! `owner` the object, its access and its events · `commit` descriptor commits, marks, recovery · `roll` the union roll-forward ·
 //! `write`, `read`, `resync`, `reshape` (legs, size, delete) · `export` the NBD view.
 //!
@@ -13,6 +13,7 @@ pub mod address;
 mod commit;
 mod export;
 mod gate;
+mod leg;
 mod owner;
 pub mod quorum;
 mod range;
@@ -27,6 +28,10 @@ pub mod store;
 mod tests;
 mod write;
 
+/// An object whose components lie in disk groups.
+pub type Object = Owner<DgLeg>;
+
+pub use leg::DgLeg;
 pub use owner::{Config, ObjError, ObjectEvent, Observer, Owner};
 pub use reshape::purge;
 pub use resync::{Pace, Progress};

@@ -43,6 +43,9 @@ impl<S: Store> Owner<S> {
     pub async fn read_bytes(&self, offset: u64, len: u64) -> Result<Vec<u8>, ObjError> {
         let end = self.check(offset, len)?;
         let blocks = offset / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES);
+        if len == 0 {
+            return Ok(Vec::new());
+        }
         let skip = (offset % BLOCK_BYTES) as usize;
         let mut bytes = Vec::new();
         for run in self.read_blocks(blocks).await? {
@@ -128,7 +131,7 @@ impl<S: Store> Owner<S> {
     /// Reads from the legs of `route` without waiting for any to come back.
     async fn read_now(&self, route: &Route<S>, blocks: &Range<u64>) -> Result<Vec<ReadRun>, ReadError> {
         let mut segments = route.map.segments(blocks.start, blocks.end - blocks.start, DATA_BLOCKS_MAX);
-        let first = segments.next().ok_or(ReadError::Blocked)?;
+        let Some(first) = segments.next() else { return Ok(Vec::new()) };
         let mut runs = self.read_group(route, first.group, first.block, first.nblk).await?;
         let more = segments.map(|s| self.read_group(route, s.group, s.block, s.nblk));
         for part in join_all(more).await {

@@ -122,6 +122,8 @@ pub trait Store: Clone + 'static {
     fn status(&self) -> StoreStatus;
     /// Sets room aside for blocks that may be new. The only place where space runs out.
     fn admit(&self, block: u64, nblk: u64) -> Result<Self::Room, StoreError>;
+    /// Applies what is stable and releases what was freed, so that an admission that failed may succeed.
+    async fn make_room(&self) -> Result<(), StoreError>;
     /// Adds a record; returns once it is in the log and visible.
     async fn append(&self, append: Append<Self::Room>) -> Result<(), StoreError>;
     /// Makes everything appended before the call stable.

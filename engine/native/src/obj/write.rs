@@ -176,6 +176,7 @@ impl<S: Store> Owner<S> {
     /// Brings `op` to every leg and acknowledges it; the range lock is held to the end.
     async fn apply(&self, lock: RangeGuard, op: &Op, fua: bool, deadline: Instant) -> Result<(), ObjError> {
         let mut lock = Some(lock);
+        let mut made_room = false;
         loop {
             self.wait_open(deadline).await?;
             let pass = self.0.gate.pass().await;
@@ -183,7 +184,15 @@ impl<S: Store> Owner<S> {
                 continue;
             }
             let route = self.route();
-            let parts = self.admit(&route, op)?;
+            let parts = match self.admit(&route, op) {
+                Err(ObjError::NoSpace) if !made_room => {
+                    made_room = true;
+                    drop(pass);
+                    self.make_room(&route, op).await?;
+                    continue;
+                }
+                parts => parts?,
+            };
             let oseq = self.0.seq.assign();
             if on(Mutant::EarlyRangeUnlock) {
                 lock.take();
@@ -231,6 +240,18 @@ impl<S: Store> Owner<S> {
             }
         }
         Ok(parts)
+    }
+
+    /// A disk is full: what clients have freed may not be given back yet.
+    async fn make_room(&self, route: &Route<S>, op: &Op) -> Result<(), ObjError> {
+        self.flush().await?;
+        for segment in route.map.segments(op.block, op.nblk, u64::MAX) {
+            for leg in &route.groups[segment.group] {
+                // A leg that fails here fails its append too.
+                let _ = leg.member.run(async |store| store.make_room().await).await;
+            }
+        }
+        Ok(())
     }
 
     /// Appends all parts in parallel and marks the legs that failed. `Err`: the object is blocked.
