@@ -45,13 +45,15 @@ pub enum Op {
     Zero,
     /// A flush.
     Flush,
-    /// A read.
+    /// A read of a few sectors.
     Read,
+    /// A read of many.
+    BigRead,
     /// A pause.
     Think,
 }
 
-const OPS: [(Op, u64); 8] = [
+const OPS: [(Op, u64); 9] = [
     (Op::Write, 12),
     (Op::BigWrite, 2),
     (Op::DurableWrite, 1),
@@ -59,6 +61,7 @@ const OPS: [(Op, u64); 8] = [
     (Op::Zero, 1),
     (Op::Flush, 2),
     (Op::Read, 8),
+    (Op::BigRead, 1),
     (Op::Think, 2),
 ];
 
@@ -186,7 +189,8 @@ async fn one<V: Volume>(board: &Board, volume: &V, load: &Load) {
         Op::Trim => trim(board, volume, load.sectors(env, load.big), false).await,
         Op::Zero => trim(board, volume, load.sectors(env, load.small), true).await,
         Op::Flush => flush(board, volume).await,
-        Op::Read => read(board, volume, load.sectors(env, load.big)).await,
+        Op::Read => read(board, volume, load.sectors(env, load.small)).await,
+        Op::BigRead => read(board, volume, load.sectors(env, load.big)).await,
         Op::Think => tokio::time::sleep(Duration::from_millis(env.below(200))).await,
     }
 }
