@@ -49,6 +49,39 @@ pub enum Mutant {
     ReuseLocalId,
 }
 
+impl Mutant {
+    /// All of them.
+    pub const ALL: &[Self] = &[
+        Self::HighestAcked,
+        Self::NoEpochBump,
+        Self::NoBarrier,
+        Self::NoLogScan,
+        Self::EarlyLogReuse,
+        Self::DestageUnstable,
+        Self::EarlyExtentReuse,
+        Self::AckBeforeStaleMark,
+        Self::OneSidedDelta,
+        Self::NoRollForward,
+        Self::SupersededByUnstable,
+        Self::TrimWithoutLock,
+        Self::NoSelfOffset,
+        Self::ForgetHoleSequence,
+        Self::EarlyRangeUnlock,
+        Self::NoReadChecksum,
+        Self::SkipLogFlush,
+        Self::SkipCheckpointFlush,
+        Self::NoTombstone,
+        Self::ReuseLocalId,
+    ];
+}
+
+impl std::str::FromStr for Mutant {
+    type Err = ();
+    fn from_str(name: &str) -> Result<Self, ()> {
+        Self::ALL.iter().copied().find(|mutant| format!("{mutant:?}") == name).ok_or(())
+    }
+}
+
 #[cfg(feature = "mutants")]
 mod switch {
     use super::Mutant;

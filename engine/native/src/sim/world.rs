@@ -70,9 +70,10 @@ pub async fn live<S: System>(
 ) -> Result<Story, Violation> {
     for life in 0..plan.lives {
         boot_through_crashes(system, board, plan).await?;
-        let lived = tokio::time::timeout(HUNG, one_life(system, board, load, plan)).await;
+        let last = life + 1 == plan.lives;
+        let lived = tokio::time::timeout(HUNG, one_life(system, board, load, plan, last)).await;
         lived.unwrap_or_else(|_| Err(hung("a life")))?;
-        if life + 1 < plan.lives {
+        if !last {
             crash(system, board, plan);
         }
     }
@@ -80,6 +81,13 @@ pub async fn live<S: System>(
     system.events().stop_after(None);
     let settled = tokio::time::timeout(HUNG, system.settle(board)).await;
     settled.unwrap_or_else(|_| Err(hung("healing")))?;
+    let read = tokio::time::timeout(HUNG, async {
+        let volume = system.boot().await?;
+        read_all(board, &volume, load).await;
+        Ok(())
+    });
+    read.await.unwrap_or_else(|_| Err(hung("the last look")))?;
+    system.crash(Outage::Kill);
     board.verdict()?;
     Ok(Story {
         ops: board.done.get(),
@@ -127,13 +135,14 @@ async fn one_life<S: System>(
     board: &Rc<Board>,
     load: &Rc<Load>,
     plan: Plan,
+    last: bool,
 ) -> Result<(), Violation> {
     let volume = system.boot().await?;
     if board.env.chance(1, 2) {
         read_all(board, &volume, load).await;
     }
     let events = system.events().clone();
-    let cut_short = board.env.chance(2, 3);
+    let cut_short = !last && board.env.chance(2, 3);
     if cut_short {
         events.stop_after(Some(events.count() + 1 + board.env.below(10 * plan.ops)));
     }
@@ -157,6 +166,9 @@ async fn one_life<S: System>(
         {
             std::panic::resume_unwind(error.into_panic());
         }
+    }
+    if last {
+        read_all(board, &volume, load).await;
     }
     board.verdict()
 }
