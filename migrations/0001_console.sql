@@ -25,7 +25,7 @@ CREATE TABLE tokens (
     id          INTEGER PRIMARY KEY,
     hash        BLOB    NOT NULL UNIQUE CHECK (length(hash) = 32),
     prefix      TEXT    NOT NULL,
-    name        TEXT    NOT NULL UNIQUE CHECK (length(name) BETWEEN 1 AND 80),
+    name        TEXT    NOT NULL CHECK (length(name) BETWEEN 1 AND 80),
     role        TEXT    NOT NULL CHECK (role IN ('viewer', 'operator', 'admin')),
     created_at  INTEGER NOT NULL,
     used_at     INTEGER,

@@ -99,6 +99,8 @@ pub struct Parts {
     pub setup: SetupCode,
     /// Live pages.
     pub live: Live,
+    /// The latest run of "watch it lose a host".
+    pub watch: crate::service::watch::Watch,
     /// True once the process is asked to stop: streams and background tasks end.
     pub stopping: watch::Sender<bool>,
 }
@@ -153,6 +155,7 @@ impl App {
             passwords,
             setup,
             live,
+            watch: crate::service::watch::Watch::default(),
             stopping,
         })))
     }

@@ -1,1 +1,53 @@
 //! The one file that names an engine crate.
+
+use std::path::Path;
+
+/// A client of one volume over the NBD socket: the server's own workloads use it, so that they see what any client sees.
+pub struct BlockClient(native::nbd::client::Client);
+
+/// An error and what caused it, in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+impl BlockClient {
+    /// Attaches to a volume by name.
+    ///
+    /// # Errors
+    /// One line with the causes.
+    pub async fn connect(socket: &Path, volume: &str) -> Result<Self, String> {
+        let client = native::nbd::client::Client::connect(socket, volume).await;
+        client.map(Self).map_err(|error| chain(&error))
+    }
+
+    /// Reads `length` bytes, at most 32 MiB.
+    ///
+    /// # Errors
+    /// One line with the causes.
+    pub async fn read(&self, offset: u64, length: u64) -> Result<Vec<u8>, String> {
+        let length = u32::try_from(length).map_err(|error| error.to_string())?;
+        self.0.read(offset, length).await.map_err(|error| chain(&error))
+    }
+
+    /// Writes; when it returns, the volume has acknowledged.
+    ///
+    /// # Errors
+    /// One line with the causes; nothing is known about the effect then.
+    pub async fn write(&self, offset: u64, data: &[u8]) -> Result<(), String> {
+        self.0.write(offset, data, false).await.map_err(|error| chain(&error))
+    }
+
+    /// Flushes.
+    ///
+    /// # Errors
+    /// One line with the causes.
+    pub async fn flush(&self) -> Result<(), String> {
+        self.0.flush().await.map_err(|error| chain(&error))
+    }
+
+    /// Detaches.
+    pub async fn close(&self) {
+        let _ = self.0.disconnect().await;
+    }
+}

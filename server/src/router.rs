@@ -19,13 +19,41 @@ fn open() -> Vec<Route> {
     vec![
         Route::new(Method::GET, "/healthz", api::healthz).open(),
         Route::new(Method::GET, "/static/{*path}", assets::serve).open(),
+        Route::new(Method::GET, "/setup", web::auth::setup_page).open(),
+        Route::new(Method::POST, "/setup", web::auth::set_up).open(),
+        Route::new(Method::GET, "/login", web::auth::login_page).open(),
+        Route::new(Method::POST, "/login", web::auth::log_in).open(),
+        Route::new(Method::POST, "/theme", web::auth::theme).open(),
+        #[cfg(debug_assertions)]
+        Route::new(Method::GET, "/_kit", web::kit::kit).open(),
     ]
 }
 
 /// Pages, for people with a session.
 fn pages() -> Vec<Route> {
-    let _ = web::live;
-    vec![get("/live", Viewer, live::stream)]
+    use web::{auth, home, volumes, watch};
+    vec![
+        get("/", Viewer, home::page),
+        get("/live", Viewer, live::stream),
+        post("/logout", Viewer, auth::log_out),
+        post("/start/lab", Admin, home::start_lab),
+        post("/start/wizard", Admin, home::start_wizard),
+        get("/watch", Viewer, watch::page),
+        post("/watch", Operator, watch::start),
+        get("/volumes", Viewer, volumes::list::page),
+        get("/volumes/new", Viewer, volumes::new::page),
+        get("/volumes/new/preview", Viewer, volumes::new::preview),
+        post("/volumes/new", Operator, volumes::new::make),
+        get("/volumes/{name}", Viewer, volumes::show::page),
+        get("/volumes/{name}/grow", Operator, volumes::change::grow_page),
+        post("/volumes/{name}/grow", Operator, volumes::change::grow),
+        get("/volumes/{name}/policy", Operator, volumes::change::policy_page),
+        post("/volumes/{name}/policy", Operator, volumes::change::policy),
+        get("/volumes/{name}/repair", Operator, volumes::change::repair_page),
+        post("/volumes/{name}/repair", Operator, volumes::change::repair),
+        get("/volumes/{name}/delete", Operator, volumes::change::delete_page),
+        post("/volumes/{name}/delete", Operator, volumes::change::delete),
+    ]
 }
 
 /// The API, for programs with a token (and for pages). Each path below exists for the default cluster as `/api/v1…`, and for
@@ -69,6 +97,10 @@ impl Route {
 
 fn get<H: Handler<T, App>, T: 'static>(path: &str, role: Role, handler: H) -> Route {
     Route { access: Access::Role(role), ..Route::new(Method::GET, path, handler) }
+}
+
+fn post<H: Handler<T, App>, T: 'static>(path: &str, role: Role, handler: H) -> Route {
+    Route { access: Access::Role(role), ..Route::new(Method::POST, path, handler) }
 }
 
 /// All routes.

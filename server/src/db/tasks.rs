@@ -64,6 +64,32 @@ pub async fn put(db: &SqlitePool, cluster: &str, view: &TaskView, started_by: &s
     .map_err(failed("put_task"))
 }
 
+/// Notes who started a task; whatever else is known of it already stays.
+///
+/// # Errors
+/// [`DbError::Query`].
+pub async fn started(
+    db: &SqlitePool,
+    cluster: &str,
+    view: &TaskView,
+    started_by: &str,
+) -> Result<(), DbError> {
+    sqlx::query(
+        "INSERT INTO tasks (id, cluster, kind, subject, state, progress_percent, step, started_by, started_at)
+         VALUES (?, ?, ?, ?, 'running', 0, '', ?, ?) ON CONFLICT (id) DO UPDATE SET started_by = excluded.started_by",
+    )
+    .bind(view.id.to_string())
+    .bind(cluster)
+    .bind(&view.kind)
+    .bind(&view.subject)
+    .bind(started_by)
+    .bind(view.started_at.0)
+    .execute(db)
+    .await
+    .map(|_| ())
+    .map_err(failed("task_started"))
+}
+
 /// Ends the tasks that run in the history but that `known` of the engine does not hold: the process stopped meanwhile.
 ///
 /// # Errors

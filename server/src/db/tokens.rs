@@ -22,7 +22,7 @@ pub struct Token {
     pub used_at: Option<Timestamp>,
 }
 
-/// Stores a token; false when the name is taken.
+/// Stores a token. Several may have one name; revoking it revokes them all.
 ///
 /// # Errors
 /// [`DbError::Query`].
@@ -33,19 +33,17 @@ pub async fn insert(
     name: &str,
     role: Role,
     now: Timestamp,
-) -> Result<bool, DbError> {
-    let done = sqlx::query(
-        "INSERT INTO tokens (hash, prefix, name, role, created_at) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-    )
-    .bind(&hash[..])
-    .bind(prefix)
-    .bind(name)
-    .bind(role.word())
-    .bind(now.0)
-    .execute(db)
-    .await
-    .map_err(failed("insert_token"))?;
-    Ok(done.rows_affected() == 1)
+) -> Result<(), DbError> {
+    sqlx::query("INSERT INTO tokens (hash, prefix, name, role, created_at) VALUES (?, ?, ?, ?, ?)")
+        .bind(&hash[..])
+        .bind(prefix)
+        .bind(name)
+        .bind(role.word())
+        .bind(now.0)
+        .execute(db)
+        .await
+        .map(|_| ())
+        .map_err(failed("insert_token"))
 }
 
 /// Name and role of a valid token.
@@ -84,7 +82,7 @@ pub async fn holder(
 /// [`DbError::Query`], [`DbError::Inconsistent`].
 pub async fn all(db: &SqlitePool) -> Result<Vec<Token>, DbError> {
     let rows: Vec<(String, String, String, i64, Option<i64>)> =
-        sqlx::query_as("SELECT name, prefix, role, created_at, used_at FROM tokens ORDER BY name")
+        sqlx::query_as("SELECT name, prefix, role, created_at, used_at FROM tokens ORDER BY name, id")
             .fetch_all(db)
             .await
             .map_err(failed("all_tokens"))?;
@@ -97,7 +95,7 @@ pub async fn all(db: &SqlitePool) -> Result<Vec<Token>, DbError> {
         .collect()
 }
 
-/// Revokes a token; false when there is none.
+/// Revokes all tokens of a name; false when there is none.
 ///
 /// # Errors
 /// [`DbError::Query`].
@@ -107,5 +105,5 @@ pub async fn delete(db: &SqlitePool, name: &str) -> Result<bool, DbError> {
         .execute(db)
         .await
         .map_err(failed("delete_token"))?;
-    Ok(done.rows_affected() == 1)
+    Ok(done.rows_affected() > 0)
 }

@@ -322,7 +322,7 @@ pub async fn token_actor(app: &App, secret: &str) -> Result<Actor, AppError> {
 /// Makes an API token and returns the secret, which is shown once.
 ///
 /// # Errors
-/// [`AppError::Invalid`] on `name`; [`AppError::Conflict`] when the name is taken.
+/// [`AppError::Invalid`] on `name`.
 pub async fn create_token(
     console: &sqlx::SqlitePool,
     rng: &dyn Rng,
@@ -333,11 +333,8 @@ pub async fn create_token(
     check_name(name).map_err(|detail| AppError::field("name", detail))?;
     let secret = format!("{TOKEN_PREFIX}{}", URL_SAFE_NO_PAD.encode(rng.bytes::<32>()));
     let prefix = &secret[..TOKEN_PREFIX.len() + 4];
-    if tokens::insert(console, &digest(&secret), prefix, name, role, now).await? {
-        Ok(secret)
-    } else {
-        Err(AppError::Conflict(format!("token \"{name}\" exists already; choose another name")))
-    }
+    tokens::insert(console, &digest(&secret), prefix, name, role, now).await?;
+    Ok(secret)
 }
 
 /// Adds a user.

@@ -3,6 +3,26 @@
 //! Architecture invariant: no HTTP type in here, no SQL, and no fact about storage that an engine did not report. Whatever
 //! changes a cluster goes through [`intent::apply`], which mints the task id, records who did it and waits for the lists.
 pub mod auth;
+pub mod capacity;
+pub mod cluster;
+pub mod disks;
+pub mod draft;
+pub mod events;
+pub mod faults;
+pub mod format;
+pub mod health;
+pub mod hosts;
+pub mod intent;
+pub mod inventory;
+pub mod lab;
+pub mod licence;
+pub mod list;
 pub mod live;
 pub mod performance;
+pub mod plan;
+pub mod policies;
 pub mod projection;
+pub mod resync;
+pub mod tasks;
+pub mod volumes;
+pub mod watch;

@@ -1,24 +1,43 @@
 //! Pages: extract, call a service, render. No SQL, nothing of an engine.
-use crate::app::App;
-use crate::error::AppError;
-use crate::http::failure::Failure;
-use crate::service::live::Topic;
+//!
+//! Map: `shell` is the frame, `parts` what the component macros take, `view` turns snapshots into it, `format` numbers and
+//! times into words; one module a page or group of pages; `live` renders what changes while a page is open.
+pub mod auth;
+pub mod failure;
+pub mod format;
+pub mod home;
+#[cfg(debug_assertions)]
+pub mod kit;
+pub mod live;
+pub mod parts;
+#[cfg(any(test, debug_assertions))]
+pub mod sample;
+pub mod shell;
+pub mod view;
+pub mod volumes;
+pub mod watch;
 
-/// Renders a live topic as one or more `<hx-partial>`; `None` for a topic that there is not.
+pub use failure::failure;
+pub use live::live;
+
+use crate::error::AppError;
+use askama::Template;
+use axum::http::StatusCode;
+use axum::response::{Html, IntoResponse, Response};
+
+/// A page with status 200.
 ///
 /// # Errors
-/// Whatever the services say.
-pub async fn live(_app: &App, _topic: &Topic) -> Result<Option<String>, AppError> {
-    Ok(None)
+/// [`AppError::Internal`] when the template fails.
+pub fn html(page: &impl Template) -> Result<Response, AppError> {
+    html_with(StatusCode::OK, page)
 }
 
-/// The page (or, for htmx, the toast) of a failure.
-pub fn failure(failure: &Failure, request_id: &str, _fragment: bool) -> String {
-    let text = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-    format!(
-        "<!doctype html><html lang=en><title>{status}</title><h1>{status}</h1><p role=alert>{detail}</p><p>Request {id}</p>",
-        status = text(&failure.status.to_string()),
-        detail = text(&failure.detail),
-        id = text(request_id),
-    )
+/// A page with a status.
+///
+/// # Errors
+/// [`AppError::Internal`] when the template fails.
+pub fn html_with(status: StatusCode, page: &impl Template) -> Result<Response, AppError> {
+    let html = page.render().map_err(AppError::internal)?;
+    Ok((status, Html(html)).into_response())
 }

@@ -153,11 +153,6 @@ impl Extents {
         }
     }
 
-    /// Whether a page must be written.
-    pub fn is_dirty(&self) -> bool {
-        !self.dirty.is_empty()
-    }
-
     /// Forgets what changed: the bitmap is what the disk says.
     pub fn set_clean(&mut self) {
         self.dirty.clear();

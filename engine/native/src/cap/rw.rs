@@ -235,6 +235,14 @@ impl CapDisk {
         }
     }
 
+    /// Where on the disk the data of a block lies now, bytes; `None` when it has none. For the lab, which damages it there.
+    pub fn locate(&self, local: LocalId, block: u64) -> Option<u64> {
+        match self.wanted(local, block, 1).ok()?.first()? {
+            Wanted::At { offset, .. } => Some(*offset),
+            _ => None,
+        }
+    }
+
     /// Body of [`CapDisk::status`].
     pub(super) fn status_runs(&self, local: LocalId, block: u64, nblk: u64) -> Vec<(u64, bool)> {
         let state = self.0.state.borrow();

@@ -7,7 +7,7 @@ const AVAILABLE: [&str; 8] =
     ["raid1", "stripe", "thin", "faults", "resync-limit", "import", "fault-domains", "policy-apply"];
 
 /// What does not work yet, and what would serve meanwhile.
-const MISSING: [(&str, &str); 14] = [
+const MISSING: [(&str, &str); 17] = [
     (
         "raid5",
         "RAID-5 is not there yet in this version; a mirror for one failure needs one fault domain less",
@@ -24,6 +24,15 @@ const MISSING: [(&str, &str); 14] = [
     ("maintenance", "maintenance mode is not there yet in this version; the repair delay covers a reboot"),
     ("retire", "retiring a disk is not there yet in this version"),
     ("rebalance", "rebalancing is not there yet in this version; new volumes go to the freest disks"),
+    (
+        "relayout",
+        "stripe width, method and site rules of existing volumes cannot be changed yet in this version; copy the volume to one with the new policy",
+    ),
+    (
+        "scrub",
+        "scrubbing a running cluster is not there yet in this version; millpond check --deep verifies a stopped one",
+    ),
+    ("cancel", "this task cannot be stopped"),
     ("iops-limit", "IOPS limits are stored and not yet enforced in this version"),
 ];
 

@@ -5,16 +5,34 @@
 //! `assemble` which disks make which cluster (pure; start, scan, import and check decide with it) ·
 //! `source` opens disks and reads labels · `offline` scan, import and dump for the command line ·
 //! `capabilities` what works in this version · `blueprint` from a plan to labels and groups (pure) · `config_store` commits of the
-//! configuration · `repair` what repair does next (pure).
+//! configuration · `repair` what repair does next (pure) · `leg` components of open groups, by object · `core` the state · `open`
+//! disks, epoch, groups, objects · `configure` making a cluster · `objects` volumes · `reshape` layouts follow policies · `care` the
+//! loop of repair · `power`, `corrupt` faults · `view` the snapshot · `intents` the calls of the trait · `volumes`, `counters` the NBD
+//! side · `pace` how fast resyncs go · `start` the engine of a folder.
 //! Invariants: one thread owns all of it; a message is plain data; nothing here is needed to read a disk (import works without the folder).
 pub mod assemble;
 pub mod blueprint;
 pub mod board;
 pub mod capabilities;
+mod care;
 pub mod config_store;
+mod configure;
+pub mod core;
+mod corrupt;
+pub mod counters;
 pub mod faults;
 pub mod handle;
 pub mod hint;
+mod intents;
+pub mod leg;
+mod objects;
 pub mod offline;
+pub mod open;
+mod pace;
+mod power;
 pub mod repair;
+mod reshape;
 pub mod source;
+pub mod start;
+mod view;
+pub mod volumes;

@@ -115,7 +115,10 @@ fn checkpoint_pays(core: &Core, index: usize, idle: bool) -> bool {
 
 /// One round of the elevator; returns how many runs were applied.
 async fn sweep(core: &Rc<Core>, index: usize, cursor: &mut Cursor) -> usize {
-    let pieces = pick(core, index, *cursor);
+    let mut pieces = pick(core, index, *cursor);
+    if pieces.is_empty() && *cursor != Cursor::default() {
+        pieces = pick(core, index, Cursor::default());
+    }
     *cursor = match pieces.last() {
         Some((local, last)) if pieces.len() == core.cfg.sweep_runs => {
             (*local, last.block + u64::from(last.nblk))

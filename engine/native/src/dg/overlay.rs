@@ -200,6 +200,11 @@ impl Overlay {
         newer.map(|(at, run)| Piece { block: *at, nblk: run.nblk, rec: Some(run.rec.clone()) })
     }
 
+    /// Whether a record is newer than what the map has for `block`.
+    pub fn covers(&self, block: u64) -> bool {
+        self.overlaps(block, block + 1)
+    }
+
     /// All writes up to here are on stable media of every active leg.
     pub fn stable_oseq(&self) -> u64 {
         self.stable_oseq

@@ -10,6 +10,7 @@ use crate::cap;
 use crate::fmt::{BLOCK, LocalId, crc32c};
 use crate::io::{DiskError, IoBuf};
 use crate::mutant::{Mutant, on};
+use model::ids::DiskId;
 use std::collections::BTreeSet;
 
 /// A payload from the log.
@@ -106,6 +107,13 @@ impl Dg {
         state.comps.get(&local).map_or(0, |comp| comp.overlay.stable_oseq())
     }
 
+    /// Where on its capacity disk the data of a block lies, bytes; `None` when it is not there. See `CapDisk::locate`.
+    pub fn locate(&self, local: LocalId, block: u64) -> Option<u64> {
+        let core = self.core();
+        let index = core.member_of(local).ok()?;
+        core.members[index].cap.locate(local, block)
+    }
+
     /// Bytes on the capacity disk.
     pub fn used_bytes(&self, local: LocalId) -> u64 {
         let core = self.core();
@@ -114,9 +122,24 @@ impl Dg {
     }
 
     /// Use of a capacity disk; `None` when it is not here.
-    pub fn usage(&self, disk: model::ids::DiskId) -> Option<cap::Usage> {
+    pub fn usage(&self, disk: DiskId) -> Option<cap::Usage> {
         let members = &self.core().members;
         members.iter().find(|member| member.disk == disk).map(|member| member.cap.usage())
+    }
+
+    /// Reads every structure of the capacity disks again, with `deep` all data that is not covered by the log, and says what is wrong.
+    pub async fn verify(&self, deep: bool) -> Vec<(DiskId, cap::Finding)> {
+        let core = self.core();
+        let mut all = Vec::new();
+        for member in core.members.iter().filter(|member| !member.failed.get()) {
+            let covered = |local: LocalId, block: u64| {
+                let state = core.state.borrow();
+                state.comps.get(&local).is_some_and(|comp| comp.overlay.covers(block))
+            };
+            let findings = member.cap.verify(deep, covered).await;
+            all.extend(findings.into_iter().map(|finding| (member.disk, finding)));
+        }
+        all
     }
 
     /// Use of the log.

@@ -1,0 +1,150 @@
+//! Random work and crashes against the oracle.
+use super::super::*;
+use super::run;
+use super::world::*;
+use crate::io::sim::CrashKind;
+use std::cell::RefCell;
+use std::time::Duration;
+
+type Shared = Rc<RefCell<Oracle>>;
+
+struct Run {
+    world: World,
+    oracle: Shared,
+    tag: u64,
+}
+
+impl Run {
+    fn pick(&self) -> Option<LocalId> {
+        let oracle = self.oracle.borrow();
+        let locals: Vec<LocalId> = oracle.comps.keys().copied().collect();
+        (!locals.is_empty()).then(|| locals[self.world.below(locals.len() as u64) as usize])
+    }
+
+    fn tags(&mut self) -> Vec<u64> {
+        let nblk = match self.world.below(10) {
+            0 => 60,
+            1..=3 => 1 + self.world.below(20),
+            _ => 1 + self.world.below(3),
+        };
+        let zero = self.world.below(8) == 0;
+        self.tag += 1;
+        vec![if zero { 0 } else { self.tag }; nblk as usize]
+    }
+
+    fn range(&self, nblk: usize) -> u64 {
+        self.world.below(BLOCKS - nblk as u64 + 1)
+    }
+
+    async fn components(&mut self, dg: &Dg) {
+        let csn = (u64::from(self.world.epoch), self.tag + 1);
+        self.tag += 1;
+        match self.world.below(3) {
+            0 => {
+                let disk = disk_id(1 + self.world.below(self.world.caps.len() as u64) as u8);
+                let local = dg.create_component(disk, new_component(self.tag as u8, csn)).await.unwrap();
+                assert!(self.oracle.borrow_mut().comps.insert(local, (csn, None)).is_none());
+            }
+            1 => {
+                let Some(local) = self.pick() else { return };
+                if let Some(entry) = self.oracle.borrow_mut().comps.get_mut(&local) {
+                    entry.1 = Some(csn);
+                }
+                dg.commit_descriptor(local, csn, descriptor(csn)).await.unwrap();
+                self.oracle.borrow_mut().comps.insert(local, (csn, None));
+            }
+            _ if self.oracle.borrow().comps.len() > 2 => {
+                let Some(local) = self.pick() else { return };
+                dg.delete_component(local).await.unwrap();
+                self.oracle.borrow_mut().comps.remove(&local);
+            }
+            _ => {}
+        }
+    }
+
+    async fn step(&mut self, dg: &Dg) {
+        let Some(local) = self.pick() else { return self.components(dg).await };
+        match self.world.below(40) {
+            0..20 => {
+                let tags = self.tags();
+                let block = self.range(tags.len());
+                change(dg, &self.oracle, local, block, &tags).await.unwrap();
+            }
+            20..30 => flush(dg, &self.oracle).await.unwrap(),
+            30..34 => {
+                let nblk = 1 + self.world.below(40);
+                let block = self.range(nblk as usize);
+                Oracle::check_live(&self.oracle, dg, local, block, nblk as u32).await;
+            }
+            34..36 => self.components(dg).await,
+            36 => tokio::time::sleep(Duration::from_secs(self.world.below(40))).await,
+            _ => tokio::time::sleep(Duration::from_millis(self.world.below(50))).await,
+        }
+    }
+
+    /// Writes that are under way when the world ends.
+    async fn leave_under_way(&mut self, dg: &Dg) {
+        let Some(local) = self.pick() else { return };
+        for slot in 0..self.world.below(6) {
+            let tags = self.tags();
+            let tags = tags[..tags.len().min(20)].to_vec();
+            let (dg, oracle) = (dg.clone(), self.oracle.clone());
+            tokio::task::spawn_local(
+                async move { drop(change(&dg, &oracle, local, slot * 30, &tags).await) },
+            );
+        }
+        if self.world.below(2) == 0 {
+            tokio::time::sleep(Duration::from_millis(self.world.below(12))).await;
+        }
+    }
+}
+
+/// One world, several lives. The text says what was wrong.
+pub async fn lives(seed: u64, combined: bool, lives: u64) -> Result<(), String> {
+    let mut world = World::new(seed, if combined { 1 } else { 2 }, MIB, combined).await;
+    if world.below(2) == 0 {
+        world.cfg.sweep_runs = 3;
+        world.cfg.destage_depth = 2;
+    }
+    let mut run = Run { world, oracle: Shared::default(), tag: 0 };
+    let mut dg = run.world.open().await;
+    for _ in 0..lives {
+        let owner = tokio::task::spawn_local(own(dg.clone(), run.oracle.clone()));
+        for _ in 0..run.world.below(80) {
+            run.step(&dg).await;
+        }
+        owner.abort();
+        run.leave_under_way(&dg).await;
+        let kind = if run.world.below(2) == 0 { CrashKind::Kill } else { CrashKind::Power };
+        run.world.crash(dg, kind);
+        dg = run.world.open().await;
+        let mut oracle = run.oracle.borrow_mut();
+        oracle
+            .check_crash(&dg, kind)
+            .await
+            .map_err(|error| format!("seed {seed} after {kind:?}: {error}"))?;
+    }
+    dg.drain().await.map_err(|error| error.to_string())?;
+    let used = dg.log_usage();
+    if used.used_bytes > 0 || used.overlay_runs > 0 {
+        return Err(format!("seed {seed}: the log does not drain: {used:?}"));
+    }
+    for (disk, finding) in dg.verify(true).await {
+        return Err(format!("seed {seed}: {disk}: {finding:?}"));
+    }
+    Ok(())
+}
+
+#[test]
+fn agrees_with_the_oracle_through_crashes() {
+    for seed in 0..60 {
+        run(lives(seed, false, 6)).unwrap();
+    }
+}
+
+#[test]
+fn a_combined_disk_agrees_with_the_oracle_through_crashes() {
+    for seed in 1000..1030 {
+        run(lives(seed, true, 6)).unwrap();
+    }
+}

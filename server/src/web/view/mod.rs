@@ -1,0 +1,6 @@
+//! From the engine's snapshot to what the screen shows. Pure: a snapshot and the time in, plain view data out.
+pub mod cluster;
+pub mod explain;
+pub mod map;
+pub mod placement;
+pub mod words;
