@@ -8,7 +8,7 @@ use super::core::{Core, State};
 use super::overlay::{Body, Rec};
 use super::pins::{Batch, Pin, Place};
 use super::space::Token;
-use super::{Append, AppendKind, Dg, DgError};
+use super::{Append, AppendKind, Dg, DgError, Reservation};
 use crate::fmt::log::{self, BatchHead, Record, RecordKind, flags};
 use crate::fmt::{BLOCK, LocalId};
 use crate::io::{DiskError, IoBuf};
@@ -30,8 +30,6 @@ pub(super) struct Job {
     pub record: Record,
     pub bufs: Vec<IoBuf>,
     pub crcs: Rc<[u32]>,
-    /// First of `crcs` that belongs to this record.
-    pub first: usize,
     pub tokens: Vec<Rc<Token>>,
     pub done: oneshot::Sender<Answer>,
 }
@@ -75,18 +73,44 @@ impl Dg {
         if !fits {
             return Err(DgError::OutOfRange { local, block, nblk });
         }
-        let waits = core.enqueue(append, member, payload > 0);
+        let step = if payload > 0 { core.batch_blocks_max() as u32 } else { u32::from(u16::MAX) };
+        let mut rest = append;
+        let mut waits = Vec::new();
+        while rest.nblk > step {
+            waits.push(core.enqueue(split_front(&mut rest, step), member));
+        }
+        let last = core.enqueue(rest, member);
         core.work.notify_one();
         for wait in waits {
             wait.await.unwrap_or(Err(DgError::Gone))?;
         }
-        Ok(())
+        last.await.unwrap_or(Err(DgError::Gone)).map(drop)
     }
 }
 
+/// Takes `step` blocks off the front of `rest`.
+fn split_front(rest: &mut Append, step: u32) -> Append {
+    let bufs =
+        if rest.bufs.is_empty() { Vec::new() } else { take_front(&mut rest.bufs, step as usize * BLOCK) };
+    let crcs = if rest.crcs.is_empty() { rest.crcs.clone() } else { rest.crcs[..step as usize].into() };
+    if !rest.crcs.is_empty() {
+        rest.crcs = rest.crcs[step as usize..].into();
+    }
+    let front = Append {
+        bufs,
+        crcs,
+        nblk: step,
+        reservation: Reservation { tokens: rest.reservation.tokens.clone() },
+        ..*rest
+    };
+    rest.block += u64::from(step);
+    rest.nblk -= step;
+    front
+}
+
 impl Core {
-    /// Queues `append` in pieces that fit a batch each.
-    fn enqueue(&self, append: Append, member: usize, payload: bool) -> Vec<oneshot::Receiver<Answer>> {
+    /// Queues a change that fits a batch.
+    fn enqueue(&self, append: Append, member: usize) -> oneshot::Receiver<Answer> {
         let kind = match append.kind {
             AppendKind::Data => RecordKind::Data,
             AppendKind::Trim => RecordKind::Trim,
@@ -94,37 +118,24 @@ impl Core {
             AppendKind::Resync => RecordKind::Resync,
             AppendKind::Repair => RecordKind::Repair,
         };
-        let hole = !payload && matches!(kind, RecordKind::Resync | RecordKind::Repair);
-        let step = if payload { self.batch_blocks_max() as u32 } else { u32::from(u16::MAX) };
-        let mut waits = Vec::with_capacity(1);
+        let hole = append.bufs.is_empty() && matches!(kind, RecordKind::Resync | RecordKind::Repair);
+        let record = Record {
+            component: append.local,
+            kind,
+            flags: if hole { flags::HOLE } else { 0 },
+            nblk: append.nblk as u16,
+            block: append.block,
+            oseq: append.oseq,
+            data_oseq: append.data_oseq,
+            payload: 0,
+        };
+        let (done, wait) = oneshot::channel();
+        let Append { bufs, crcs, reservation: Reservation { tokens }, .. } = append;
+        let job = Job { member, record, bufs, crcs, tokens, done };
         let mut state = self.state.borrow_mut();
-        let mut rest = append.bufs;
-        for from in (0..append.nblk).step_by(step as usize) {
-            let nblk = step.min(append.nblk - from);
-            let bufs = if nblk == append.nblk {
-                std::mem::take(&mut rest)
-            } else if payload {
-                take_front(&mut rest, nblk as usize * BLOCK)
-            } else {
-                Vec::new()
-            };
-            let (done, wait) = oneshot::channel();
-            waits.push(wait);
-            let record = Record {
-                component: append.local,
-                kind,
-                flags: if hole { flags::HOLE } else { 0 },
-                nblk: nblk as u16,
-                block: append.block + u64::from(from),
-                oseq: append.oseq,
-                data_oseq: append.data_oseq,
-                payload: 0,
-            };
-            let (crcs, tokens) = (append.crcs.clone(), append.reservation.tokens.clone());
-            let job = Job { member, record, bufs, crcs, first: from as usize, tokens, done };
-            if kind == RecordKind::Repair { state.urgent.push_back(job) } else { state.queue.push_back(job) }
-        }
-        waits
+        let line = if kind == RecordKind::Repair { &mut state.urgent } else { &mut state.queue };
+        line.push_back(job);
+        wait
     }
 
     /// Longest payload of a batch, blocks: a quarter of a small ring, so that a few batches always fit.
@@ -177,12 +188,12 @@ impl Core {
         Some(Gathered { place, jobs, stables })
     }
 
-    /// Writes one batch: header and payloads in one write. Moves the head; the caller answers the jobs.
+    /// Writes one batch: header, for which `bufs` begins with a place, and payloads in one write. Moves the head.
     async fn write_batch(
         &self,
         records: Vec<Record>,
         crcs: Vec<u32>,
-        bufs: Vec<IoBuf>,
+        mut bufs: Vec<IoBuf>,
         pad: Option<u64>,
     ) -> Result<Rc<Batch>, DiskError> {
         let (seq, offset, head) = {
@@ -203,10 +214,8 @@ impl Core {
         let at = self.region_offset + offset;
         let crc = log::encode(&head, self.dev_id, at, header.as_mut());
         let written = (head_bytes + head.crcs.len() * BLOCK) as u64;
-        let mut all = Vec::with_capacity(1 + bufs.len());
-        all.push(header);
-        all.extend(bufs);
-        self.log.write(at, all).await?;
+        bufs[0] = header;
+        self.log.write(at, bufs).await?;
         let mut state = self.state.borrow_mut();
         let len = pad.unwrap_or(written);
         state.next_seq = seq + 1;
@@ -231,16 +240,17 @@ impl Core {
                 data_oseq: 0,
                 payload: 0,
             };
-            self.write_batch(vec![pad], vec![], vec![], Some(pad_bytes)).await?;
+            self.write_batch(vec![pad], vec![], vec![IoBuf::zeroed(0)], Some(pad_bytes)).await?;
         }
         let mut records = Vec::with_capacity(jobs.len() + stables.len());
-        let mut crcs = Vec::new();
-        let mut bufs = Vec::with_capacity(jobs.len());
+        let mut crcs = Vec::with_capacity(jobs.iter().map(Job::blocks).sum());
+        let mut bufs = Vec::with_capacity(1 + jobs.len());
+        bufs.push(IoBuf::zeroed(0));
         for job in &mut jobs {
             let blocks = job.blocks();
             if blocks > 0 {
                 job.record.payload = crcs.len() as u32;
-                crcs.extend_from_slice(&job.crcs[job.first..job.first + blocks]);
+                crcs.extend_from_slice(&job.crcs);
                 bufs.append(&mut job.bufs);
             }
             records.push(job.record);
@@ -256,48 +266,35 @@ impl Core {
             }
         };
         let payload_at = payload_at + batch.offset_bytes;
-        let mut answers = Vec::with_capacity(jobs.len());
-        {
-            let mut state = self.state.borrow_mut();
-            for (local, value) in stables {
-                self.note_stable(&mut state, &batch, local, value);
-            }
-            for job in jobs {
-                answers.push(self.note(&mut state, &batch, payload_at, job));
-            }
+        let mut state = self.state.borrow_mut();
+        for (local, value) in stables {
+            self.note_stable(&mut state, &batch, local, value);
         }
-        for (done, answer) in answers {
-            // Nobody waits any more when this fails.
-            let _ = done.send(answer);
+        for job in jobs {
+            self.note(&mut state, &batch, payload_at, job);
         }
         Ok(())
     }
 
-    /// Puts the record of a written job into the overlay.
-    fn note(
-        &self,
-        state: &mut State,
-        batch: &Rc<Batch>,
-        payload_at: u64,
-        job: Job,
-    ) -> (oneshot::Sender<Answer>, Answer) {
-        let Job { member, record, crcs, first, tokens, done, .. } = job;
+    /// Puts the record of a written job into the overlay and answers it.
+    fn note(&self, state: &mut State, batch: &Rc<Batch>, payload_at: u64, job: Job) {
+        let Job { member, record, crcs, tokens, done, .. } = job;
         self.members[member].last_batch.set(batch.seq);
         let pin = Pin::new(batch, member);
-        if !record.kind.is_content() {
-            return (done, Ok(Some(pin)));
-        }
-        if self.members[member].failed.get() {
-            return (done, Err(DgError::DiskFailed(self.members[member].disk)));
-        }
-        let Some(comp) = state.comps.get_mut(&record.component) else {
-            return (done, Err(DgError::NoComponent(record.component)));
+        let answer = if !record.kind.is_content() {
+            Ok(Some(pin))
+        } else if self.members[member].failed.get() {
+            Err(DgError::DiskFailed(self.members[member].disk))
+        } else if let Some(comp) = state.comps.get_mut(&record.component) {
+            let offset_bytes = payload_at + u64::from(record.payload) * BLOCK as u64;
+            let grown = comp.overlay.insert(rec_of(&record, offset_bytes, crcs, 0, tokens, pin));
+            state.overlay_runs = state.overlay_runs.wrapping_add_signed(grown);
+            Ok(None)
+        } else {
+            Err(DgError::NoComponent(record.component))
         };
-        let offset_bytes = payload_at + u64::from(record.payload) * BLOCK as u64;
-        let rec = rec_of(&record, offset_bytes, crcs, first, tokens, pin);
-        let grown = comp.overlay.insert(rec);
-        state.overlay_runs = state.overlay_runs.wrapping_add_signed(grown);
-        (done, Ok(None))
+        // Nobody waits any more when this fails.
+        let _ = done.send(answer);
     }
 
     /// A STABLE value is in `batch`.

@@ -220,7 +220,7 @@ impl Core {
         let crcs = payload.iter().flat_map(|buf| buf.chunks(BLOCK).map(crc32c)).collect();
         let (done, wait) = oneshot::channel();
         let (bufs, tokens) = (payload.into_iter().collect(), Vec::new());
-        self.state.borrow_mut().urgent.push_back(Job { member, record, bufs, crcs, first: 0, tokens, done });
+        self.state.borrow_mut().urgent.push_back(Job { member, record, bufs, crcs, tokens, done });
         self.work.notify_one();
         match wait.await {
             Ok(Ok(Some(pin))) => Ok(pin),

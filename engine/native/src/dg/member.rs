@@ -4,7 +4,8 @@
 //! Invariants: destage and checkpoint of a disk never run at once (a checkpoint is one cut); no two writes of a sweep touch the same
 //! block; a run leaves the overlay only after its write returned; only stable records are applied.
 use super::core::{Core, Member};
-use super::overlay::{Body, Piece, Rec};
+use super::overlay::Piece;
+use super::read::follows_in_log;
 use super::space::{EXTENT_BLOCKS, Token};
 use crate::cap::{CapError, CheckpointMark};
 use crate::fmt::{BLOCK, LocalId};
@@ -127,18 +128,19 @@ async fn sweep(core: &Rc<Core>, index: usize, cursor: &mut Cursor) -> usize {
     };
     let depth = Rc::new(Semaphore::new(core.cfg.destage_depth.max(1)));
     let mut writes = JoinSet::new();
-    for (local, piece) in pieces {
+    for (local, unit) in units(pieces) {
         let (core, depth) = (Rc::clone(core), Rc::clone(&depth));
         writes.spawn_local(async move {
             let _turn = depth.acquire().await;
-            destage(&core, index, local, piece).await
+            destage(&core, index, local, &unit).await.map(|()| unit.len())
         });
     }
     let mut moved = 0;
     let mut failed = None;
     while let Some(done) = writes.join_next().await {
         match done {
-            Ok(Ok(())) | Ok(Err(CapError::NoComponent(_))) => moved += 1,
+            Ok(Ok(runs)) => moved += runs,
+            Ok(Err(CapError::NoComponent(_))) => moved += 1,
             // The file system under the disk is full: not the disk's fault, the records wait in the log.
             Ok(Err(CapError::Disk(DiskError::NoSpace) | CapError::NoSpace { .. })) => {}
             Ok(Err(error)) => failed = Some(error),
@@ -168,56 +170,84 @@ fn pick(core: &Core, index: usize, cursor: Cursor) -> Vec<(LocalId, Piece)> {
     pieces
 }
 
-/// Applies one run to the disk.
-async fn destage(core: &Core, index: usize, local: LocalId, piece: Piece) -> Result<(), CapError> {
-    let Some(rec) = piece.rec else { return Ok(()) };
-    let cap = &core.members[index].cap;
-    match &rec.body {
-        Body::Hole => cap.punch(local, piece.block, u64::from(piece.nblk), rec.oseq).await?,
-        Body::Logged { .. } => write_run(core, index, local, &rec, piece.block, piece.nblk).await?,
+/// Joins runs of logged blocks that follow each other in one extent: they are written at once. A run over several extents stays alone.
+fn units(pieces: Vec<(LocalId, Piece)>) -> Vec<(LocalId, Vec<Piece>)> {
+    let mut units: Vec<(LocalId, Vec<Piece>)> = Vec::new();
+    for (local, piece) in pieces {
+        let extent = piece.block / EXTENT_BLOCKS;
+        let joins = |unit: &&mut (LocalId, Vec<Piece>)| {
+            let Some(last) = unit.1.last() else { return false };
+            let end = last.block + u64::from(last.nblk);
+            let inside = piece.block + u64::from(piece.nblk) <= (extent + 1) * EXTENT_BLOCKS;
+            unit.0 == local
+                && end == piece.block
+                && inside
+                && last.block / EXTENT_BLOCKS == extent
+                && last.logged_at().is_some()
+                && piece.logged_at().is_some()
+        };
+        match units.last_mut().filter(joins) {
+            Some(unit) => unit.1.push(piece),
+            None => units.push((local, vec![piece])),
+        }
+    }
+    units
+}
+
+/// Applies one unit to the disk.
+async fn destage(core: &Core, index: usize, local: LocalId, unit: &[Piece]) -> Result<(), CapError> {
+    let first = &unit[0];
+    if first.logged_at().is_some() {
+        write_unit(core, index, local, unit).await?;
+    } else if let Some(rec) = &first.rec {
+        core.members[index].cap.punch(local, first.block, u64::from(first.nblk), rec.oseq).await?;
     }
     let mut state = core.state.borrow_mut();
-    let dropped = match state.comps.get_mut(&local) {
-        Some(comp) => {
-            let dropped = comp.overlay.applied(&rec, piece.block, piece.nblk);
-            comp.tokens.retain(|_, token| token.strong_count() > 0);
-            dropped
+    let mut dropped = 0;
+    if let Some(comp) = state.comps.get_mut(&local) {
+        for piece in unit {
+            let rec = piece.rec.as_ref();
+            dropped += rec.map_or(0, |rec| comp.overlay.applied(rec, piece.block, piece.nblk));
         }
-        None => 0,
-    };
+        comp.tokens.retain(|_, token| token.strong_count() > 0);
+    }
     state.overlay_runs -= dropped;
     Ok(())
 }
 
-async fn write_run(
-    core: &Core,
-    index: usize,
-    local: LocalId,
-    rec: &Rec,
-    block: u64,
-    nblk: u32,
-) -> Result<(), CapError> {
-    // A payload that rotted in the log goes to the disk with its right checksums: it is then found to be bad there, and the log is
-    // not held up by it.
-    let buf = match core.fetch(rec, block, nblk).await {
-        Ok(fetched) => fetched.buf,
-        Err(DiskError::Io { .. }) => IoBuf::zeroed(nblk as usize * BLOCK),
-        Err(error) => return Err(error.into()),
-    };
-    let end = block + u64::from(nblk);
+async fn write_unit(core: &Core, index: usize, local: LocalId, unit: &[Piece]) -> Result<(), CapError> {
+    let mut bufs = Vec::with_capacity(unit.len());
+    for group in unit.chunk_by(follows_in_log) {
+        // A payload that rotted in the log goes to the disk with its right checksums: it is then found to be bad there, and the log
+        // is not held up by it.
+        bufs.push(match core.fetch(group).await {
+            Ok(fetched) => fetched.buf,
+            Err(DiskError::Io { .. }) => {
+                IoBuf::zeroed(group.iter().map(|piece| piece.nblk as usize * BLOCK).sum())
+            }
+            Err(error) => return Err(error.into()),
+        });
+    }
+    let crcs: Vec<u32> = unit.iter().flat_map(Piece::crcs).copied().collect();
+    let recs = || unit.iter().filter_map(|piece| piece.rec.as_ref());
+    let oseq = recs().map(|rec| rec.oseq).max().unwrap_or(0);
+    let data_oseq = recs().map(|rec| rec.data_oseq).max().unwrap_or(0);
+    let cap = &core.members[index].cap;
+    let (block, end) = (unit[0].block, unit[0].block + crcs.len() as u64);
     let mut from = block;
     while from < end {
         let (to, token) = same_token(core, local, from, end);
-        let count = (to - from) as u32;
-        let bytes = ((from - block) as usize * BLOCK)..((to - block) as usize * BLOCK);
-        let bufs = vec![buf.slice(bytes)];
-        let crcs = rec.crcs(from, count);
-        let cap = &core.members[index].cap;
+        let part = (from - block) as usize..(to - block) as usize;
+        let bufs = if part.len() == crcs.len() {
+            std::mem::take(&mut bufs)
+        } else {
+            vec![bufs[0].slice(part.start * BLOCK..part.end * BLOCK)]
+        };
         match token {
-            None => cap.write(local, from, rec.oseq, rec.data_oseq, crcs, bufs, None).await?,
+            None => cap.write(local, from, oseq, data_oseq, &crcs[part], bufs, None).await?,
             Some(token) => {
                 let mut room = token.room.lock().await;
-                cap.write(local, from, rec.oseq, rec.data_oseq, crcs, bufs, Some(&mut room)).await?;
+                cap.write(local, from, oseq, data_oseq, &crcs[part], bufs, Some(&mut room)).await?;
             }
         }
         from = to;

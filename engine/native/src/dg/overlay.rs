@@ -6,6 +6,7 @@
 //! nothing of the old, flushed one).
 use super::pins::Pin;
 use super::space::Token;
+use crate::fmt::BLOCK;
 use crate::mutant::{Mutant, on};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -35,7 +36,7 @@ pub(super) struct Rec {
 
 impl Rec {
     /// Checksums of `nblk` blocks from `block` of the component.
-    pub fn crcs(&self, block: u64, nblk: u32) -> &[u32] {
+    fn crcs(&self, block: u64, nblk: u32) -> &[u32] {
         match &self.body {
             Body::Hole => &[],
             Body::Logged { crcs, first, .. } => {
@@ -65,6 +66,22 @@ pub(super) struct Piece {
     pub block: u64,
     pub nblk: u32,
     pub rec: Option<Rc<Rec>>,
+}
+
+impl Piece {
+    /// Where its content begins on the log disk, when it has any there.
+    pub fn logged_at(&self) -> Option<u64> {
+        let rec = self.rec.as_ref()?;
+        match &rec.body {
+            Body::Hole => None,
+            Body::Logged { offset_bytes, .. } => Some(offset_bytes + (self.block - rec.block) * BLOCK as u64),
+        }
+    }
+
+    /// The checksums of its blocks, none for a hole.
+    pub fn crcs(&self) -> &[u32] {
+        self.rec.as_ref().map_or(&[], |rec| rec.crcs(self.block, self.nblk))
+    }
 }
 
 /// The newest records of one component.

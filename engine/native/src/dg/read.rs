@@ -3,7 +3,7 @@
 //! Invariants: no byte is returned whose checksum did not match; a record that is being read keeps its log space; what the map gives
 //! as bad is looked up once more, since its record may have been applied in between.
 use super::core::Core;
-use super::overlay::{Body, Rec};
+use super::overlay::{Body, Piece};
 use super::space::EXTENT_BLOCKS;
 use super::{BlockRun, Content, Dg, DgError, LogUsage, UnstableRun};
 use crate::cap;
@@ -16,8 +16,8 @@ use std::collections::BTreeSet;
 /// A payload from the log.
 pub(super) struct Fetched {
     pub buf: IoBuf,
-    /// For each block, whether its checksum matched.
-    pub good: Vec<bool>,
+    /// Blocks whose checksum did not match.
+    pub bad: Vec<usize>,
 }
 
 impl Dg {
@@ -171,47 +171,38 @@ impl Core {
             comp.overlay.lookup(block, nblk)
         };
         let mut runs = Vec::with_capacity(pieces.len());
-        for piece in pieces {
-            let Some(rec) = piece.rec else {
-                let cap = &self.members[index].cap;
-                runs.extend(cap.read(local, piece.block, u64::from(piece.nblk)).await?);
-                continue;
-            };
-            if matches!(rec.body, Body::Hole) {
-                runs.push(BlockRun { nblk: piece.nblk.into(), content: Content::Zero });
-                continue;
-            }
-            match self.fetch(&rec, piece.block, piece.nblk).await {
-                Ok(fetched) => split(&rec, piece.block, fetched, &mut runs),
-                Err(DiskError::Io { .. }) => {
-                    runs.push(BlockRun { nblk: piece.nblk.into(), content: Content::IoError });
-                }
-                Err(error) => return Err(self.check().err().unwrap_or(DgError::ReadLog(error))),
+        for group in pieces.chunk_by(follows_in_log) {
+            let first = &group[0];
+            let nblk: u64 = group.iter().map(|piece| u64::from(piece.nblk)).sum();
+            match first.rec.as_ref().map(|rec| &rec.body) {
+                None => runs.extend(self.members[index].cap.read(local, first.block, nblk).await?),
+                Some(Body::Hole) => runs.push(BlockRun { nblk, content: Content::Zero }),
+                Some(Body::Logged { .. }) => match self.fetch(group).await {
+                    Ok(fetched) => split(group, fetched, &mut runs),
+                    Err(DiskError::Io { .. }) => runs.push(BlockRun { nblk, content: Content::IoError }),
+                    Err(error) => return Err(self.check().err().unwrap_or(DgError::ReadLog(error))),
+                },
             }
         }
         Ok(runs)
     }
 
-    /// Reads blocks of a record from the log and compares their checksums; once more when one does not match.
-    pub async fn fetch(&self, rec: &Rec, block: u64, nblk: u32) -> Result<Fetched, DiskError> {
-        let Body::Logged { offset_bytes, .. } = &rec.body else {
-            return Ok(Fetched {
-                buf: IoBuf::zeroed(nblk as usize * BLOCK),
-                good: vec![true; nblk as usize],
-            });
-        };
-        let at = offset_bytes + (block - rec.block) * BLOCK as u64;
-        let crcs = rec.crcs(block, nblk);
+    /// Reads pieces that follow each other in the log, in one go, and compares their checksums; once more when one does not match.
+    pub async fn fetch(&self, pieces: &[Piece]) -> Result<Fetched, DiskError> {
+        let blocks: usize = pieces.iter().map(|piece| piece.nblk as usize).sum();
+        let at = pieces[0].logged_at().expect("a piece in the log");
         let mut again = false;
         loop {
-            let result = self.log.read(at, IoBuf::for_read(nblk as usize * BLOCK)).await;
+            let result = self.log.read(at, IoBuf::for_read(blocks * BLOCK)).await;
             let verdict = result.map(|buf| {
-                let good = buf.chunks(BLOCK).zip(crcs);
-                let good = good.map(|(block, crc)| on(Mutant::NoReadChecksum) || crc32c(block) == *crc);
-                Fetched { good: good.collect(), buf }
+                let crcs = pieces.iter().flat_map(Piece::crcs);
+                let wrong = buf.chunks(BLOCK).zip(crcs).enumerate();
+                let wrong =
+                    wrong.filter(|(_, (block, crc))| !on(Mutant::NoReadChecksum) && crc32c(block) != **crc);
+                Fetched { bad: wrong.map(|(index, _)| index).collect(), buf }
             });
             let settled = match &verdict {
-                Ok(fetched) => fetched.good.iter().all(|good| *good),
+                Ok(fetched) => fetched.bad.is_empty(),
                 Err(error) => !matches!(error, DiskError::Io { .. }),
             };
             if settled || again {
@@ -222,18 +213,27 @@ impl Core {
     }
 }
 
-/// Cuts a payload into runs of good and bad blocks.
-fn split(rec: &Rec, block: u64, fetched: Fetched, runs: &mut Vec<BlockRun>) {
-    let mut from = 0;
-    for part in fetched.good.chunk_by(|a, b| a == b) {
-        let to = from + part.len();
-        let content = if part[0] {
-            let crcs = rec.crcs(block + from as u64, part.len() as u32).to_vec();
-            Content::Data { buf: fetched.buf.slice(from * BLOCK..to * BLOCK), crcs }
-        } else {
-            Content::Bad
+/// Whether `b` begins in the log where `a` ends; so that one read brings both.
+pub(super) fn follows_in_log(a: &Piece, b: &Piece) -> bool {
+    let end = a.logged_at().map(|at| at + u64::from(a.nblk) * BLOCK as u64);
+    end.is_some() && end == b.logged_at()
+}
+
+/// Cuts what was read into runs of good and bad blocks.
+fn split(pieces: &[Piece], fetched: Fetched, runs: &mut Vec<BlockRun>) {
+    let crcs: Vec<u32> = pieces.iter().flat_map(Piece::crcs).copied().collect();
+    if fetched.bad.is_empty() {
+        let content = Content::Data { buf: fetched.buf, crcs };
+        return runs.push(BlockRun { nblk: pieces.iter().map(|piece| u64::from(piece.nblk)).sum(), content });
+    }
+    for (index, crc) in crcs.into_iter().enumerate() {
+        let content = match fetched.bad.contains(&index) {
+            true => Content::Bad,
+            false => {
+                let buf = fetched.buf.slice(index * BLOCK..(index + 1) * BLOCK);
+                Content::Data { buf, crcs: vec![crc] }
+            }
         };
-        runs.push(BlockRun { nblk: part.len() as u64, content });
-        from = to;
+        runs.push(BlockRun { nblk: 1, content });
     }
 }

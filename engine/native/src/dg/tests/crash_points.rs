@@ -121,7 +121,7 @@ async fn play_until(
         world.events.stop_after(None);
     }
     let dg = world.open().await;
-    let checked = oracle.borrow_mut().check_crash(&dg, kind).await;
+    let checked = check_crash(&oracle, &dg, kind).await;
     checked.map_err(|error| format!("{script:?} stopped after {stop:?}, again {again:?}: {error}"))?;
     dg.drain().await.map_err(|error| error.to_string())?;
     match dg.verify(true).await.first() {
@@ -149,9 +149,9 @@ fn create_write_flush_at_every_point() {
 }
 
 #[test]
-fn wrap_at_every_point() {
-    every_point(Script::Wrap, false, 1).unwrap();
-    every_point(Script::Wrap, true, 1).unwrap();
+fn wrap_at_many_points() {
+    every_point(Script::Wrap, false, 3).unwrap();
+    every_point(Script::Wrap, true, 5).unwrap();
 }
 
 #[test]
@@ -169,6 +169,6 @@ fn configuration_at_every_point() {
 /// For the mutants: whether any crash point notices.
 #[cfg(feature = "mutants")]
 pub fn wrap_notices() -> Result<(), String> {
-    every_point(Script::Wrap, false, 1)?;
-    every_point(Script::Wrap, true, 1)
+    every_point(Script::Wrap, false, 3)?;
+    every_point(Script::Wrap, true, 5)
 }

@@ -118,33 +118,30 @@ pub async fn lives(seed: u64, combined: bool, lives: u64) -> Result<(), String> 
         let kind = if run.world.below(2) == 0 { CrashKind::Kill } else { CrashKind::Power };
         run.world.crash(dg, kind);
         dg = run.world.open().await;
-        let mut oracle = run.oracle.borrow_mut();
-        oracle
-            .check_crash(&dg, kind)
-            .await
-            .map_err(|error| format!("seed {seed} after {kind:?}: {error}"))?;
+        let checked = check_crash(&run.oracle, &dg, kind).await;
+        checked.map_err(|error| format!("seed {seed} after {kind:?}: {error}"))?;
     }
     dg.drain().await.map_err(|error| error.to_string())?;
     let used = dg.log_usage();
     if used.used_bytes > 0 || used.overlay_runs > 0 {
         return Err(format!("seed {seed}: the log does not drain: {used:?}"));
     }
-    for (disk, finding) in dg.verify(true).await {
-        return Err(format!("seed {seed}: {disk}: {finding:?}"));
+    match dg.verify(true).await.first() {
+        Some(finding) => Err(format!("seed {seed}: {finding:?}")),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 #[test]
 fn agrees_with_the_oracle_through_crashes() {
-    for seed in 0..60 {
+    for seed in 0..40 {
         run(lives(seed, false, 6)).unwrap();
     }
 }
 
 #[test]
 fn a_combined_disk_agrees_with_the_oracle_through_crashes() {
-    for seed in 1000..1030 {
+    for seed in 1000..1020 {
         run(lives(seed, true, 6)).unwrap();
     }
 }

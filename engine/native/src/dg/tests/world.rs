@@ -3,8 +3,8 @@ use super::super::*;
 use crate::cap::CapDisk;
 use crate::fmt::superblock::{CheckpointRoot, EncryptionSlot, Region, RegionKind, Roles, Superblock};
 use crate::fmt::{BLOCK, crc32c};
+use crate::io::below;
 use crate::io::sim::{CrashKind, Events, SimDisk};
-use crate::io::{Disk, below};
 use model::ids::{ClusterId, HostId};
 use model::state::Media;
 use rand_chacha::ChaCha8Rng;
@@ -134,11 +134,6 @@ impl World {
     pub fn below(&self, n: u64) -> u64 {
         below(&mut *self.rng.borrow_mut(), n)
     }
-
-    /// The open log disk, for a fault.
-    pub async fn raw_log(&self) -> Disk {
-        self.log.open().await
-    }
 }
 
 /// A component to make.
@@ -237,6 +232,9 @@ impl History {
     }
 }
 
+/// CSN with its epoch.
+pub type Version = (u64, u64);
+
 /// One write as the oracle knows it.
 #[derive(Clone, Copy)]
 pub struct Write {
@@ -249,7 +247,7 @@ pub struct Write {
 pub struct Oracle {
     blocks: BTreeMap<(LocalId, u64), History>,
     /// Version of each descriptor: the one that was acknowledged, and one that may have been reached.
-    pub comps: BTreeMap<LocalId, ((u64, u64), Option<(u64, u64)>)>,
+    pub comps: BTreeMap<LocalId, (Version, Option<Version>)>,
     pub deleting: BTreeSet<LocalId>,
     oseqs: BTreeMap<LocalId, u64>,
     in_flight: BTreeSet<(LocalId, u64)>,
@@ -296,7 +294,7 @@ impl Oracle {
     }
 
     /// After a crash every block holds what it may, and what was read stays. The owner then makes it stable.
-    pub async fn check_crash(&mut self, dg: &Dg, kind: CrashKind) -> Result<(), String> {
+    async fn check_crash(&mut self, dg: &Dg, kind: CrashKind) -> Result<(), String> {
         self.check_components(dg)?;
         for component in dg.components() {
             let local = component.local;
@@ -355,6 +353,14 @@ impl Oracle {
         }
         Ok(())
     }
+}
+
+/// See [`Oracle::check_crash`].
+pub async fn check_crash(oracle: &RefCell<Oracle>, dg: &Dg, kind: CrashKind) -> Result<(), String> {
+    let mut taken = oracle.take();
+    let checked = taken.check_crash(dg, kind).await;
+    oracle.replace(taken);
+    checked
 }
 
 /// What an owner does: flushes, then says what is stable.
