@@ -209,6 +209,10 @@ impl Store for Leg {
         self.dg.admit(self.local, block, count(nblk)?).map_err(store_error)
     }
 
+    async fn make_room(&self) -> Result<(), StoreError> {
+        self.dg.make_room(self.local).await.map_err(store_error)
+    }
+
     async fn append(&self, append: Append<Self::Room>) -> Result<(), StoreError> {
         let Append { change, block, nblk, oseq, bufs, crcs, room } = append;
         let kind = match change {

@@ -239,11 +239,13 @@ impl Core {
         let index = self.member_of(local)?;
         let info = self.members[index].cap.component(local).ok_or(DgError::NoComponent(local))?;
         let size_blocks = size_blocks.unwrap_or(0).max(info.size_blocks);
-        let ComponentInfo { component, object, kind, .. } = info;
+        let ComponentInfo { component, object, kind, .. } = info.clone();
         let new = cap::NewComponent { local, component, object, kind, size_blocks, csn, descriptor };
         self.detached(async move |core: Rc<Core>| {
             let _pin = core.log_config(index, &new).await?;
-            core.state.borrow_mut().damaged.remove(&new.local);
+            if csn > info.csn {
+                core.state.borrow_mut().damaged.remove(&new.local);
+            }
             core.apply_config(index, new)
         })
         .await
