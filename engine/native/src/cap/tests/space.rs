@@ -4,7 +4,7 @@ use crate::cap::Need;
 use model::units::EXTENT_BYTES;
 
 /// Writes single blocks at `stride` until a reservation is refused even after a checkpoint; returns the blocks.
-async fn fill(disk: &CapDisk, local: LocalId, stride: u64) -> Vec<u64> {
+pub(super) async fn fill(disk: &CapDisk, local: LocalId, stride: u64) -> Vec<u64> {
     let size = disk.component(local).unwrap().size_blocks;
     let mut written = Vec::new();
     for block in (0..size).step_by(stride as usize) {
