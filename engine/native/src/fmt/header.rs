@@ -55,6 +55,10 @@ on_disk! {
 }
 const _: () = assert!(size_of::<HeaderRaw>() == HEADER_BYTES);
 
+#[cfg(test)]
+pub(crate) const TABLES: &[(&str, super::Fields, usize)] =
+    &[("block header", HeaderRaw::FIELDS, HEADER_BYTES)];
+
 /// What the header says besides kind, length and checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Header {

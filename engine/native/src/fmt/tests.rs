@@ -320,3 +320,69 @@ fn sealed_nonsense_never_panics() {
         }
     }
 }
+
+/// Every structure of this module that has a table in docs/on-disk-format.md.
+fn tables() -> Vec<(&'static str, Fields, usize)> {
+    [
+        header::TABLES,
+        superblock::TABLES,
+        slot::TABLES,
+        component::TABLES,
+        dir::TABLES,
+        leaf::TABLES,
+        bitmap::TABLES,
+        log::TABLES,
+        log_config::TABLES,
+    ]
+    .concat()
+}
+
+/// The tables of the document: heading "### name, N bytes", then rows "| offset | bytes | field | meaning |".
+fn documented(text: &str) -> std::collections::BTreeMap<String, (usize, Vec<(usize, usize, String)>)> {
+    let mut found = std::collections::BTreeMap::new();
+    let mut current = None;
+    for line in text.lines() {
+        if let Some(heading) = line.strip_prefix("#") {
+            let heading = heading.trim_start_matches('#').trim();
+            let parts =
+                heading.rsplit_once(", ").and_then(|(name, size)| Some((name, size.strip_suffix(" bytes")?)));
+            current = parts.and_then(|(name, size)| Some((name.to_lowercase(), size.parse().ok()?)));
+            continue;
+        }
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let row = match cells[..] {
+            ["", offset, bytes, field, _, ""] => offset.parse().ok().zip(bytes.parse().ok()).zip(Some(field)),
+            _ => None,
+        };
+        if let (Some((name, size)), Some(((offset, bytes), field))) = (&current, row) {
+            let table = found.entry(String::clone(name)).or_insert((*size, Vec::new()));
+            table.1.push((offset, bytes, field.trim_matches('`').to_owned()));
+        }
+    }
+    found
+}
+
+/// The tables in the document are what the code does, all of them, field by field.
+#[test]
+fn the_document_shows_the_bytes_of_the_code() {
+    let text = include_str!("../../../../docs/on-disk-format.md");
+    let documented = documented(text);
+    for (name, fields, size) in tables() {
+        let code: Vec<_> =
+            fields.iter().map(|(name, offset, bytes)| (*offset, *bytes, (*name).to_owned())).collect();
+        let wanted = || {
+            let rows =
+                code.iter().map(|(offset, bytes, field)| format!("| {offset} | {bytes} | `{field}` | |\n"));
+            format!(
+                "### {name}, {size} bytes\n\n| offset | bytes | field | meaning |\n|---:|---:|---|---|\n{}",
+                rows.collect::<String>()
+            )
+        };
+        assert_eq!(
+            documented.get(name),
+            Some(&(size, code.clone())),
+            "the document should have\n{}",
+            wanted()
+        );
+    }
+}
