@@ -326,6 +326,7 @@ fn tables() -> Vec<(&'static str, Fields, usize)> {
     [
         header::TABLES,
         superblock::TABLES,
+        superblock::PART_TABLES,
         slot::TABLES,
         component::TABLES,
         dir::TABLES,
@@ -337,8 +338,11 @@ fn tables() -> Vec<(&'static str, Fields, usize)> {
     .concat()
 }
 
+/// Size, and (offset, bytes, field) in order.
+type Table = (usize, Vec<(usize, usize, String)>);
+
 /// The tables of the document: heading "### name, N bytes", then rows "| offset | bytes | field | meaning |".
-fn documented(text: &str) -> std::collections::BTreeMap<String, (usize, Vec<(usize, usize, String)>)> {
+fn documented(text: &str) -> std::collections::BTreeMap<String, Table> {
     let mut found = std::collections::BTreeMap::new();
     let mut current = None;
     for line in text.lines() {
