@@ -2,13 +2,14 @@
 //!
 //! Map: `label` superblock and configuration slots · `types` the words · `extents` which extents are free · `pages` metadata pages inside
 //! extents · `tree` directory pages in RAM · `state` components and their leaves in RAM · `space` reservations · `rw` data in and out ·
-//! `checkpoint` · `load` from the disk · `verify`.
+//! `checkpoint` · `load` from the disk · `verify` · `dump`.
 //! Invariants: between checkpoints only data blocks are written, in place or in extents that the durable checkpoint calls free; a
 //! metadata page is never overwritten; an extent or page that the durable checkpoint uses is not used again before the checkpoint that
 //! freed it is durable; a checkpoint is one consistent cut of bitmap, maps and headers; after a crash the disk is as the last durable
 //! checkpoint says, apart from blocks that were overwritten in place since (their records are still in the log); space is refused by
 //! `reserve` and `create` alone. No borrow of the state is held across an await.
 mod checkpoint;
+mod dump;
 mod extents;
 pub mod label;
 mod load;

@@ -184,6 +184,34 @@ async fn the_mark_of_a_checkpoint_is_kept() {
     assert_eq!((root.generation, root.applied_batch, root.components), (3, 78, 1));
 }
 
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_dump_shows_the_checkpoint_and_writes_nothing() {
+    let medium = medium(64 * MIB, 1);
+    let disk = formatted(&medium).await;
+    let local = LocalId(1);
+    disk.create(new_component(local, SIZE_BLOCKS)).unwrap();
+    apply(&disk, &Op::Write { local, block: 17, nblk: 2, oseq: 3 }).await.unwrap();
+    checkpoint(&disk, 5).await;
+    let opened = medium.open().await;
+    let events = medium.events().count();
+    let label = Label::read_only(opened.clone(), crate::cap::label::scan(&opened).await.unwrap());
+    let dump = CapDisk::dump(&label).await.unwrap();
+    assert_eq!(medium.events().count(), events);
+    assert_eq!(
+        (&dump["checkpoint"]["applied_batch"], &dump["findings"]),
+        (&5.into(), &serde_json::json!([]))
+    );
+    let extent = &dump["components"][0]["leaves"][0]["extents"][0];
+    assert_eq!((&extent["index"], &extent["valid_blocks"]), (&1.into(), &"0110000000000000".into()));
+    let free: u64 = dump["allocation_groups"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|group| group["free"].as_u64().unwrap())
+        .sum();
+    assert_eq!(free, 60 * 16 - 1 - disk.usage().metadata_bytes / 65536);
+}
+
 #[cfg(feature = "mutants")]
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn the_mutant_forgets_trims() {
