@@ -34,5 +34,7 @@ pub mod repair;
 mod reshape;
 pub mod source;
 pub mod start;
+#[cfg(test)]
+mod tests;
 mod view;
 pub mod volumes;

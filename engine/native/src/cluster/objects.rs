@@ -16,7 +16,7 @@ use futures_util::future::join_all;
 use model::arithmetic::{name_problem, size_problem};
 use model::engine::{Applied, EngineError};
 use model::ids::{ComponentId, ObjectId};
-use model::placement::{PlannedLeg, PlannedNode, Topology, place};
+use model::placement::{PlannedLeg, PlannedNode, place};
 use model::policy::Policy;
 use model::state::{ComponentState, Severity};
 use model::units::{BLOCK_BYTES, COMPONENT_BYTES_MAX, STRIPE_UNIT_BYTES};
@@ -112,7 +112,7 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
         let _turn = self.place_turn.lock().await;
         let topology = self.topology();
         let placement = place(&topology, &policy, size_bytes).map_err(EngineError::Unplaceable)?;
-        let layout = self.node_of(&placement.root, &topology);
+        let layout = self.node_of(&placement.root);
         let witnesses = placement.witnesses.iter().map(|planned| self.leg_of(planned)).collect();
         let boot = self.boot();
         let descriptor = ObjectDescriptor {
@@ -222,9 +222,8 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
         }
     }
 
-    fn node_of(&self, planned: &PlannedNode, topology: &Topology) -> Node {
-        let all =
-            |children: &[PlannedNode]| children.iter().map(|child| self.node_of(child, topology)).collect();
+    fn node_of(&self, planned: &PlannedNode) -> Node {
+        let all = |children: &[PlannedNode]| children.iter().map(|child| self.node_of(child)).collect();
         match planned {
             PlannedNode::Concat(children) => Node::Concat(all(children)),
             PlannedNode::Stripe { columns, .. } => Node::Stripe(all(columns)),
@@ -257,7 +256,7 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
             let topology = self.topology();
             let policy = Policy { stripe_width: columns.min(12) as u8, ..descriptor.policy.clone() };
             let placement = place(&topology, &policy, size_bytes - fits).map_err(EngineError::Unplaceable)?;
-            if let Node::Concat(new) = self.node_of(&placement.root, &topology) {
+            if let Node::Concat(new) = self.node_of(&placement.root) {
                 pieces = new;
             }
             let legs: Vec<&Leg> = pieces.iter().flat_map(|piece| piece.legs()).collect();

@@ -306,7 +306,7 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
 pub(super) fn pieces(layout: &Node) -> Vec<Vec<Vec<&Leg>>> {
     let columns = |node: &'_ Node| -> Vec<Vec<ComponentId>> {
         match node {
-            Node::Stripe(children) => children.iter().map(|child| ids(child)).collect(),
+            Node::Stripe(children) => children.iter().map(ids).collect(),
             other => vec![ids(other)],
         }
     };

@@ -113,7 +113,9 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
         let named = config
             .and_then(|config| config.policies.iter().find(|policy| policy.name == descriptor.policy.name));
         let policy = named.unwrap_or(&descriptor.policy);
-        let repair_at = repair_at(&descriptor.legs(), config.map_or(0, |config| config.repair_delay_seconds));
+        let delay = config.map_or(0, |config| config.repair_delay_seconds);
+        // Once a replacement was looked for in vain no timer is waited for.
+        let repair_at = repair_at(&descriptor.legs(), delay).filter(|_| object.stuck.is_none());
         let said = object.owner.as_ref().map_or(object.why.clone(), |owner| owner.inaccessible());
         let facts = Facts {
             tree: &tree,
