@@ -2,11 +2,11 @@
 //!
 //! Invariants: the directory names exactly the components of groups that are open; a host that is cut off from the owner's side has
 //! none, although its groups run on; what a group has deleted is out of the directory before the call returns.
-use crate::cap::{BlockRun, CapError, Content};
-use crate::dg::{self, AppendKind, Dg, DgComponent, DgError};
+use crate::dg::{Dg, Reservation};
 use crate::fmt::LocalId;
 use crate::fmt::descriptor::Csn;
-use crate::obj::store::{Append, Change, Members, ReadRun, Store, StoreError, StoreStatus, Unsettled};
+use crate::obj::DgLeg;
+use crate::obj::store::{Append, Members, ReadRun, Store, StoreError, StoreStatus, Unsettled};
 use model::ids::{ComponentId, DiskGroupId, DiskId, HostId, ObjectId};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -128,8 +128,8 @@ impl Directory {
         let sound = !open.dg.is_failed()
             && !open.dg.failed_disks().contains(&place.disk)
             && !self.cut_off.borrow().contains(&open.host);
-        let (dg, directory) = (open.dg.clone(), Rc::clone(self));
-        sound.then_some(Leg { dg, local: place.local, object, component, directory })
+        let (inner, directory) = (DgLeg::new(open.dg.clone(), place.local), Rc::clone(self));
+        sound.then_some(Leg { inner, object, component, directory })
     }
 }
 
@@ -148,133 +148,79 @@ impl Members<Leg> for LegMembers {
     }
 }
 
-/// One reachable component.
+/// One reachable component: as its group gives it, but a deletion leaves the directory, too.
 #[derive(Clone)]
 pub struct Leg {
-    dg: Dg,
-    local: LocalId,
+    inner: DgLeg,
     object: ObjectId,
     component: ComponentId,
     directory: Rc<Directory>,
 }
 
-fn store_error(error: DgError) -> StoreError {
-    match error {
-        DgError::Gone | DgError::NoDisk(_) | DgError::NoComponent(_) => StoreError::Gone,
-        DgError::Capacity(cause) if matches!(*cause, CapError::NoSpace { .. }) => StoreError::NoSpace,
-        _ => StoreError::Failed,
-    }
-}
-
 impl Leg {
-    fn found(&self) -> Option<DgComponent> {
-        self.dg.component(self.local)
-    }
-
     /// Bytes allocated.
     pub fn used_bytes(&self) -> u64 {
-        self.dg.used_bytes(self.local)
+        self.inner.dg().used_bytes(self.inner.local())
     }
-}
-
-/// Number of blocks as records carry it; callers keep below the limits of `obj::store`.
-fn count(nblk: u64) -> Result<u32, StoreError> {
-    u32::try_from(nblk).map_err(|_| StoreError::Failed)
 }
 
 impl Store for Leg {
-    type Room = dg::Reservation;
+    type Room = Reservation;
 
     fn status(&self) -> StoreStatus {
-        match self.found() {
-            Some(found) => StoreStatus {
-                csn: found.csn,
-                descriptor: found.descriptor,
-                stable_oseq: found.stable_oseq,
-                damaged: found.damaged,
-                applied_oseq: found.applied_stable_oseq,
-            },
-            // Gone meanwhile: nothing it said before counts.
-            None => StoreStatus {
-                csn: (0, 0),
-                descriptor: Rc::from([]),
-                stable_oseq: 0,
-                damaged: true,
-                applied_oseq: 0,
-            },
-        }
+        self.inner.status()
     }
 
-    fn admit(&self, block: u64, nblk: u64) -> Result<Self::Room, StoreError> {
-        self.dg.admit(self.local, block, count(nblk)?).map_err(store_error)
+    fn admit(&self, block: u64, nblk: u64) -> Result<Reservation, StoreError> {
+        self.inner.admit(block, nblk)
     }
 
     async fn make_room(&self) -> Result<(), StoreError> {
-        self.dg.make_room(self.local).await.map_err(store_error)
+        self.inner.make_room().await
     }
 
-    async fn append(&self, append: Append<Self::Room>) -> Result<(), StoreError> {
-        let Append { change, block, nblk, oseq, bufs, crcs, room } = append;
-        let kind = match change {
-            Change::Data => AppendKind::Data,
-            Change::Trim => AppendKind::Trim,
-            Change::Zero { .. } => AppendKind::Zero,
-            Change::Resync => AppendKind::Resync,
-            Change::Repair => AppendKind::Repair,
-        };
-        let reservation = room.unwrap_or_default();
-        let (local, nblk) = (self.local, count(nblk)?);
-        let append = dg::Append { local, kind, block, nblk, oseq, data_oseq: oseq, bufs, crcs, reservation };
-        self.dg.append(append).await.map_err(store_error)
+    async fn append(&self, append: Append<Reservation>) -> Result<(), StoreError> {
+        self.inner.append(append).await
     }
 
     async fn flush(&self) -> Result<(), StoreError> {
-        self.dg.flush().await.map_err(store_error)
+        self.inner.flush().await
     }
 
     fn set_stable(&self, oseq: u64) {
-        self.dg.set_stable(self.local, oseq);
+        self.inner.set_stable(oseq);
     }
 
     async fn read(&self, block: u64, nblk: u64) -> Result<Vec<ReadRun>, StoreError> {
-        let runs = self.dg.read(self.local, block, count(nblk)?).await.map_err(store_error)?;
-        let run = |BlockRun { nblk, content }| match content {
-            Content::Data { buf, .. } => ReadRun::Data(buf),
-            Content::Zero => ReadRun::Zero(nblk),
-            Content::Bad | Content::IoError => ReadRun::Bad(nblk),
-        };
-        Ok(runs.into_iter().map(run).collect())
+        self.inner.read(block, nblk).await
     }
 
     async fn block_status(&self, block: u64, nblk: u64) -> Result<Vec<(u64, bool)>, StoreError> {
-        self.dg.block_status(self.local, block, count(nblk)?).await.map_err(store_error)
+        self.inner.block_status(block, nblk).await
     }
 
     fn unsettled(&self, oseq: u64) -> Vec<Unsettled> {
-        let runs = self.dg.unstable(self.local, oseq).into_iter();
-        runs.map(|run| Unsettled { block: run.block, nblk: run.nblk.into(), oseq: run.oseq, hole: run.hole })
-            .collect()
+        self.inner.unsettled(oseq)
     }
 
     fn changed_since(&self, oseq: u64) -> Vec<u64> {
-        self.dg.changed_since(self.local, oseq)
+        self.inner.changed_since(oseq)
     }
 
     fn max_oseq(&self) -> u64 {
-        self.dg.max_oseq(self.local)
+        self.inner.max_oseq()
     }
 
     async fn commit_descriptor(&self, csn: Csn, bytes: Rc<[u8]>) -> Result<(), StoreError> {
-        self.dg.commit_descriptor(self.local, csn, bytes).await.map_err(store_error)
+        self.inner.commit_descriptor(csn, bytes).await
     }
 
     async fn resize(&self, blocks: u64) -> Result<(), StoreError> {
-        let found = self.found().ok_or(StoreError::Gone)?;
-        self.dg.grow_component(self.local, blocks, found.csn, found.descriptor).await.map_err(store_error)
+        self.inner.resize(blocks).await
     }
 
     async fn delete(&self) -> Result<(), StoreError> {
-        self.dg.delete_component(self.local).await.map_err(store_error)?;
+        self.inner.delete().await?;
         self.directory.remove(self.object, self.component);
         Ok(())
     }
