@@ -2,16 +2,9 @@
 use super::super::*;
 use super::run;
 use super::world::*;
-use crate::fmt::log::head_blocks_claimed;
 use crate::io::sim::{CrashKind, Misbehaviour};
 use std::cell::RefCell;
 use std::time::Duration;
-
-/// Offsets (on the disk) of the batch headers in the ring.
-fn headers(world: &World) -> Vec<u64> {
-    let blocks = (0..world.log_bytes / 4096).map(|block| 3 * MIB + block * 4096);
-    blocks.filter(|at| head_blocks_claimed(&world.log.peek(*at, 4096)).is_some()).collect()
-}
 
 /// One component with five flushed writes of blocks 0 to 4, in a batch each.
 async fn five_writes(world: &mut World) -> (Dg, LocalId, RefCell<Oracle>) {

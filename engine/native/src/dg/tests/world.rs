@@ -1,6 +1,7 @@
 //! A disk group on simulated disks, and what its blocks may hold.
 use super::super::*;
 use crate::cap::CapDisk;
+use crate::fmt::log::head_blocks_claimed;
 use crate::fmt::superblock::{CheckpointRoot, EncryptionSlot, Region, RegionKind, Roles, Superblock};
 use crate::fmt::{BLOCK, crc32c};
 use crate::io::below;
@@ -134,6 +135,18 @@ impl World {
     pub fn below(&self, n: u64) -> u64 {
         below(&mut *self.rng.borrow_mut(), n)
     }
+}
+
+/// Offsets (on the disk) of the batch headers in the ring, oldest batch first.
+pub fn headers(world: &World) -> Vec<u64> {
+    let blocks = (0..world.log_bytes / 4096).map(|block| 3 * MIB + block * 4096);
+    let seq = |at: &u64| {
+        let block = world.log.peek(*at, 4096);
+        head_blocks_claimed(&block)?;
+        Some((u64::from_le_bytes(block[64..72].try_into().ok()?), *at))
+    };
+    let found: BTreeMap<u64, u64> = blocks.filter_map(|at| seq(&at)).collect();
+    found.into_values().collect()
 }
 
 /// A component to make.
@@ -291,6 +304,15 @@ impl Oracle {
             let history = oracle.borrow().blocks.get(&(local, at)).cloned().unwrap_or_default();
             assert_eq!(tag, Some(history.live()), "component {local} block {at}: {history:?}");
         }
+    }
+
+    /// A readable block that is not what was last acknowledged.
+    pub async fn wrong(oracle: &RefCell<Self>, dg: &Dg, local: LocalId) -> Option<String> {
+        let found = tags(dg, local, 0, BLOCKS as u32).await;
+        let oracle = oracle.borrow();
+        let live = |at: u64| oracle.blocks.get(&(local, at)).map_or(0, History::live);
+        let mut wrong = (0..).zip(found).filter(|(at, tag)| tag.is_some_and(|tag| tag != live(*at)));
+        wrong.next().map(|(at, tag)| format!("component {local} block {at}: {tag:?}, not {}", live(at)))
     }
 
     /// After a crash every block holds what it may, and what was read stays. The owner then makes it stable.
