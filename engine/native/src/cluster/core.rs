@@ -42,6 +42,8 @@ pub struct Settings {
     pub objects: obj::Config,
     /// Numbers of disk groups.
     pub groups: DgConfig,
+    /// Whether repair runs; a check looks without moving anything.
+    pub looks_after: bool,
 }
 
 impl Settings {
@@ -54,6 +56,7 @@ impl Settings {
             nbd_socket: None,
             objects: obj::Config::default(),
             groups: DgConfig::default(),
+            looks_after: true,
         }
     }
 }

@@ -69,7 +69,9 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
         if let Some(listed) = listed.filter(|listed| !listed.is_empty()) {
             core.open_listed(&listed).await?;
         }
-        core.spawn_care();
+        if core.settings.looks_after {
+            core.spawn_care();
+        }
         Ok(core)
     }
 
