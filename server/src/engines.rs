@@ -1,6 +1,49 @@
 //! The one file that names an engine crate.
+use crate::error::AppError;
+use native::cluster::offline;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
 
-use std::path::Path;
+/// What a look at disks found.
+pub struct Scan {
+    /// Clusters: name, uuid, disks that are there and missing, and what is odd.
+    pub clusters: Vec<Value>,
+    /// Paths that cannot be used, with the reason.
+    pub refused: Vec<Value>,
+}
+
+/// Looks at disks read-only.
+///
+/// # Errors
+/// [`AppError::Conflict`] when the machine refuses; a single bad path is listed instead.
+pub async fn scan(paths: Vec<String>) -> Result<Scan, AppError> {
+    let paths: Vec<PathBuf> = paths.into_iter().map(PathBuf::from).collect();
+    let scanned = tokio::task::spawn_blocking(move || {
+        let scanned = offline::expand(&paths).and_then(|paths| offline::scan(&paths));
+        scanned.map(|scanned| Scan {
+            clusters: scanned.clusters.iter().map(cluster).collect(),
+            refused: scanned
+                .refused
+                .iter()
+                .map(|(path, reason)| json!({"path": path, "reason": reason}))
+                .collect(),
+        })
+    });
+    let scanned = scanned.await.map_err(AppError::internal)?;
+    scanned.map_err(|error| AppError::Conflict(offline::sentence(&error)))
+}
+
+fn cluster(found: &native::cluster::assemble::Assembly) -> Value {
+    let missing: Vec<Value> =
+        found.missing.iter().map(|disk| json!({"id": disk.id, "name": disk.name})).collect();
+    json!({
+        "uuid": found.cluster,
+        "name": found.config.name,
+        "disks_present": found.present,
+        "missing": missing,
+        "findings": found.findings.iter().map(ToString::to_string).collect::<Vec<_>>(),
+    })
+}
 
 /// A client of one volume over the NBD socket: the server's own workloads use it, so that they see what any client sees.
 pub struct BlockClient(native::nbd::client::Client);

@@ -1,6 +1,7 @@
 //! Every route and the role it needs, on one screen. Nothing is reachable that is not in here.
 //!
 //! A test walks [`all`] without, with an expired, and with each kind of session and token.
+use crate::api::openapi::{Schemas, schema_of};
 use crate::app::App;
 use crate::db::users::Role::{self, Admin, Operator, Viewer};
 use crate::error::AppError;
@@ -13,11 +14,12 @@ use axum::handler::Handler;
 use axum::http::{HeaderMap, Method, Uri};
 use axum::middleware;
 use axum::routing::{MethodFilter, MethodRouter, on};
+use utoipa::ToSchema;
 
 /// Without a session: login, setup, static files, liveness. They reveal nothing.
 fn open() -> Vec<Route> {
     vec![
-        Route::new(Method::GET, "/healthz", api::healthz).open(),
+        Route::new(Method::GET, "/healthz", api::healthz).says("Liveness").open(),
         Route::new(Method::GET, "/static/{*path}", assets::serve).open(),
         Route::new(Method::GET, "/setup", web::auth::setup_page).open(),
         Route::new(Method::POST, "/setup", web::auth::set_up).open(),
@@ -58,14 +60,70 @@ fn pages() -> Vec<Route> {
 
 /// The API, for programs with a token (and for pages). Each path below exists for the default cluster as `/api/v1…`, and for
 /// each cluster as `/api/v1/clusters/{cluster}…`.
+#[rustfmt::skip]
 fn in_cluster() -> Vec<Route> {
-    vec![]
+    use api::{cluster as c, dto, operations as o, policies as p, risk as r, storage as s};
+    vec![
+        get("/cluster", Viewer, c::get).says("The cluster").answers::<dto::Cluster>(),
+        post("/cluster", Admin, c::configure).says("Make the cluster").takes::<c::ConfigureBody>().accepts(),
+        patch("/cluster", Admin, c::update).says("Change the cluster").takes::<c::UpdateBody>().answers::<dto::Cluster>(),
+        post("/cluster/claims", Admin, c::claim).says("Add disk groups").takes::<c::ClaimsBody>().accepts(),
+        post("/lab", Admin, c::plan_lab).says("Plan a lab").takes::<c::LabBody>().answers::<c::LabAnswer>(),
+        post("/lab/faults", Operator, o::inject_fault).says("Break or heal something in a lab").takes::<o::FaultBody>().answers::<o::FaultAnswer>(),
+        get("/hosts", Viewer, c::hosts).says("Hosts").answers::<dto::List<dto::Host>>(),
+        post("/hosts", Admin, c::add_host).says("Make a failure domain of this machine's disks").takes::<c::HostBody>().created(),
+        get("/hosts/{name}", Viewer, c::host).says("A host").answers::<dto::Host>(),
+        post("/hosts/{name}/maintenance", Operator, c::maintenance).says("Enter or leave maintenance").accepts(),
+        get("/hosts/{name}/maintenance/precheck", Viewer, r::precheck).says("What maintenance would do").answers::<r::PrecheckAnswer>(),
+        put("/fault-domains", Admin, c::set_fault_domains).says("Replace the fault domains").takes::<Vec<dto::HostGroup>>().answers::<dto::Cluster>(),
+        get("/disks", Viewer, c::disks).says("Disks").answers::<dto::List<dto::Disk>>(),
+        post("/disks", Admin, c::add_disk).says("Add a file as a disk").takes::<c::FileDiskBody>().answers::<dto::Disk>().created(),
+        post("/disks/{id}/retire", Operator, c::retire_disk).says("Empty a disk and let it go").accepts(),
+        post("/disks/{id}/replace", Operator, c::retire_disk).says("Replace a disk").accepts(),
+        get("/policies", Viewer, p::all).says("Policies").answers::<dto::List<dto::PolicyItem>>(),
+        post("/policies", Operator, p::add).says("Add a policy").takes::<dto::PolicyBody>().answers::<dto::PolicyItem>().created(),
+        get("/policies/{name}", Viewer, p::get).says("A policy").answers::<dto::PolicyItem>(),
+        put("/policies/{name}", Operator, p::replace).says("Change a policy").takes::<dto::PolicyBody>().answers::<dto::PolicyItem>(),
+        delete("/policies/{name}", Operator, p::delete).says("Delete a policy").empty(),
+        post("/policies/{name}/preview", Viewer, p::preview).says("What a change would need and move").takes::<dto::PolicyBody>().answers::<r::PreviewAnswer>(),
+        get("/volumes", Viewer, s::volumes).says("Volumes").answers::<dto::List<dto::Volume>>(),
+        post("/volumes", Operator, s::create).says("Make a volume").takes::<s::VolumeBody>().answers::<dto::Volume>().created(),
+        get("/volumes/{name}", Viewer, s::get).says("A volume").answers::<dto::Volume>(),
+        patch("/volumes/{name}", Operator, s::grow).says("Grow a volume").takes::<s::GrowBody>().answers::<dto::Volume>(),
+        delete("/volumes/{name}", Operator, s::delete).says("Delete a volume and its data").empty(),
+        put("/volumes/{name}/policy", Operator, s::set_policy).says("Give a volume another policy").takes::<s::PolicyName>().accepts(),
+        post("/volumes/{name}/reapply", Operator, s::reapply).says("Apply the edited policy").accepts(),
+        get("/objects", Viewer, s::objects).says("Objects").answers::<dto::List<dto::Object>>(),
+        get("/objects/{id}", Viewer, s::object).says("An object with its tree").answers::<dto::Object>(),
+        get("/capacity", Viewer, r::capacity).says("Capacity").answers::<r::CapacityAnswer>(),
+        post("/what-if", Viewer, r::what_if).says("What failures would do").takes::<r::WhatIfBody>().answers::<r::WhatIfAnswer>(),
+        get("/resync", Viewer, o::resync).says("What moves").answers::<o::ResyncAnswer>(),
+        patch("/resync", Operator, o::limit_resync).says("Limit resync").takes::<o::LimitBody>().answers::<o::ResyncAnswer>(),
+        post("/resync/repair-now", Operator, o::repair_now).says("Repair without waiting").takes::<o::RepairBody>().accepts(),
+        post("/scrub", Operator, o::scrub).says("Verify every byte").accepts(),
+        get("/health", Viewer, r::health).says("Health checks"),
+        get("/performance", Viewer, r::performance).says("One metric over time"),
+        get("/tasks", Viewer, o::tasks).says("Tasks, newest first").answers::<dto::List<dto::TaskItem>>(),
+        get("/tasks/{id}", Viewer, o::task).says("A task").answers::<dto::TaskItem>(),
+        post("/tasks/{id}/cancel", Operator, o::cancel_task).says("Stop a task").answers::<dto::TaskItem>(),
+        get("/events", Viewer, o::events).says("Events, newest first").answers::<dto::List<o::EventItem>>(),
+        get("/licence", Viewer, c::licence).says("The licence in force").answers::<c::LicenceAnswer>(),
+        put("/licence", Admin, c::put_licence).says("Enter a licence key").takes::<c::LicenceBody>().answers::<c::LicenceAnswer>(),
+        get("/license", Viewer, c::licence).says("As /licence").answers::<c::LicenceAnswer>(),
+        put("/license", Admin, c::put_licence).says("As /licence").takes::<c::LicenceBody>().answers::<c::LicenceAnswer>(),
+        post("/import/scan", Admin, c::scan).says("Look for a cluster on disks").takes::<c::ScanBody>().answers::<c::ScanAnswer>(),
+    ]
 }
 
 /// The API that knows no cluster.
 fn process_wide() -> Vec<Route> {
-    let _ = (Operator, Admin);
-    vec![]
+    vec![
+        get("/metrics", Viewer, api::metrics::metrics).says("Prometheus text"),
+        get("/api/v1/clusters", Viewer, api::cluster::all)
+            .says("Clusters")
+            .answers::<api::dto::List<api::dto::Cluster>>(),
+        get("/api/v1/openapi.json", Viewer, api::openapi::get).says("This document"),
+    ]
 }
 
 /// One method of one path.
@@ -77,6 +135,31 @@ pub struct Route {
     /// Who may.
     pub access: Access,
     handler: MethodRouter<App>,
+    summary: &'static str,
+    takes: Option<SchemaOf>,
+    answers: Option<SchemaOf>,
+    status: u16,
+}
+
+/// Adds the schema of one type to a list and answers its name.
+type SchemaOf = fn(&mut Schemas) -> String;
+
+/// What the API's own description says of a route.
+pub struct Described {
+    /// Method.
+    pub method: Method,
+    /// Path with `{names}`.
+    pub path: String,
+    /// Who may.
+    pub access: Access,
+    /// One line.
+    pub summary: &'static str,
+    /// Body.
+    pub takes: Option<SchemaOf>,
+    /// Answer.
+    pub answers: Option<SchemaOf>,
+    /// Status when it went well.
+    pub status: u16,
 }
 
 impl Route {
@@ -86,7 +169,37 @@ impl Route {
         T: 'static,
     {
         let filter = MethodFilter::try_from(method.clone()).expect("a method that axum routes");
-        Self { method, path: path.to_owned(), access: Access::Role(Admin), handler: on(filter, handler) }
+        let handler = on(filter, handler);
+        let (path, access) = (path.to_owned(), Access::Role(Admin));
+        Self { method, path, access, handler, summary: "", takes: None, answers: None, status: 200 }
+    }
+
+    fn says(self, summary: &'static str) -> Self {
+        Self { summary, ..self }
+    }
+
+    fn takes<T: ToSchema>(self) -> Self {
+        Self { takes: Some(schema_of::<T>), ..self }
+    }
+
+    fn answers<T: ToSchema>(self) -> Self {
+        Self { answers: Some(schema_of::<T>), ..self }
+    }
+
+    fn accepts(self) -> Self {
+        Self { status: 202, ..self.answers::<api::dto::Accepted>() }
+    }
+
+    fn created(self) -> Self {
+        Self { status: 201, ..self }
+    }
+
+    fn empty(self) -> Self {
+        Self { status: 204, ..self }
+    }
+
+    fn below(self, prefix: &str) -> Self {
+        Self { path: format!("{prefix}{}", self.path), ..self }
     }
 
     fn open(mut self) -> Self {
@@ -103,9 +216,38 @@ fn post<H: Handler<T, App>, T: 'static>(path: &str, role: Role, handler: H) -> R
     Route { access: Access::Role(role), ..Route::new(Method::POST, path, handler) }
 }
 
+fn put<H: Handler<T, App>, T: 'static>(path: &str, role: Role, handler: H) -> Route {
+    Route { access: Access::Role(role), ..Route::new(Method::PUT, path, handler) }
+}
+
+fn patch<H: Handler<T, App>, T: 'static>(path: &str, role: Role, handler: H) -> Route {
+    Route { access: Access::Role(role), ..Route::new(Method::PATCH, path, handler) }
+}
+
+fn delete<H: Handler<T, App>, T: 'static>(path: &str, role: Role, handler: H) -> Route {
+    Route { access: Access::Role(role), ..Route::new(Method::DELETE, path, handler) }
+}
+
+/// The API under both of its prefixes.
+fn all_api() -> Vec<Route> {
+    let default = in_cluster().into_iter().map(|route| route.below("/api/v1"));
+    let each = in_cluster().into_iter().map(|route| route.below("/api/v1/clusters/{cluster}"));
+    process_wide().into_iter().chain(default).chain(each).collect()
+}
+
 /// All routes.
 pub fn all() -> Vec<Route> {
-    open().into_iter().chain(pages()).chain(process_wide()).chain(in_cluster()).collect()
+    open().into_iter().chain(pages()).chain(all_api()).collect()
+}
+
+/// The API for its own description.
+pub fn described() -> Vec<Described> {
+    let liveness = open().into_iter().filter(|route| route.path == "/healthz");
+    let describe = |route: Route| {
+        let Route { method, path, access, summary, takes, answers, status, .. } = route;
+        Described { method, path, access, summary, takes, answers, status }
+    };
+    liveness.chain(all_api()).map(describe).collect()
 }
 
 /// The whole server as one service.

@@ -32,7 +32,8 @@ pub struct Disk {
     pub warnings: Vec<String>,
 }
 
-fn claimed(view: DiskView) -> Disk {
+/// A claimed disk.
+pub fn claimed(view: DiskView) -> Disk {
     let reason = Some("in use by this cluster".to_owned());
     Disk {
         view,
