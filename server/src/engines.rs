@@ -1,6 +1,8 @@
 //! The one file that names an engine crate.
 use crate::error::AppError;
+use native::cluster::handle::NativeEngine;
 use native::cluster::offline;
+use native::cluster::start::Options;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -93,4 +95,44 @@ impl BlockClient {
     pub async fn close(&self) {
         let _ = self.0.disconnect().await;
     }
+}
+
+/// Starts the embedded engine of a data folder.
+///
+/// # Errors
+/// One sentence that says what to do; nothing runs then.
+pub async fn start(
+    data_dir: &Path,
+    repair_delay_seconds: Option<u32>,
+) -> Result<std::sync::Arc<dyn model::engine::Engine>, String> {
+    let options = Options { repair_delay_seconds, ..Options::new(data_dir) };
+    // Starting waits for locks and reads disks.
+    let started = tokio::task::spawn_blocking(move || NativeEngine::start(options)).await;
+    let started = started.map_err(|error| error.to_string())?;
+    Ok(std::sync::Arc::new(started.map_err(|error| offline::sentence(&error))?))
+}
+
+/// Verifies a stopped cluster; one line each finding.
+///
+/// # Errors
+/// One sentence: it could not be run.
+pub fn check(_data_dir: &Path, _deep: bool) -> Result<Vec<String>, String> {
+    Err("check comes with the next release; start the server to have disks verified as they are read".into())
+}
+
+/// Makes a new folder serve the cluster on these disks: its name, and what is odd.
+///
+/// # Errors
+/// One sentence; the folder is as before.
+pub fn import(data_dir: &Path, paths: &[PathBuf]) -> Result<(String, Vec<String>), String> {
+    let paths = offline::expand(paths).map_err(|error| offline::sentence(&error))?;
+    offline::import(data_dir, &paths).map_err(|error| offline::sentence(&error))
+}
+
+/// The on-disk structures of one disk.
+///
+/// # Errors
+/// One sentence.
+pub fn dump(path: &Path) -> Result<Value, String> {
+    offline::dump(path).map_err(|error| offline::sentence(&error))
 }

@@ -7,7 +7,7 @@ use crate::service::draft::{self, Draft, DraftDisk};
 use crate::service::format::bytes_text;
 use crate::service::{inventory, list};
 use model::ids::DiskId;
-use model::state::{ClusterState, DiskRole, DiskState, Eligibility, Media};
+use model::state::{ClusterState, DiskRole, DiskState, Eligibility, HostKind, Media};
 use model::units::DISK_BYTES_MIN;
 use model::view::DiskView;
 use std::collections::BTreeSet;
@@ -102,7 +102,9 @@ pub async fn all(app: &App, cluster: &Cluster) -> Result<Vec<Disk>, AppError> {
     let mut disks: Vec<Disk> = snapshot.disks.iter().cloned().map(claimed).collect();
     if snapshot.cluster.writable || snapshot.cluster.state == ClusterState::Unconfigured {
         disks.extend(draft.disks.iter().filter(|disk| !known.contains(&disk.id)).map(of_draft));
-        if app.config.lists_devices {
+        // In a lab this machine's disks would only confuse; `--devices` lists them all the same.
+        let is_lab = draft.lab.is_some() || snapshot.hosts.iter().any(|host| host.kind == HostKind::Lab);
+        if app.config.lists_devices || !is_lab {
             disks.extend(inventory::devices().await.into_iter().map(of_machine));
         }
     }

@@ -1,0 +1,76 @@
+//! `check`, `import`, `dump`, `open`: work on disks that no server uses.
+use super::{DataArgs, Outcome, folder};
+use clap::Args;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+#[derive(Args)]
+pub(super) struct CheckArgs {
+    /// Read and verify every byte of every copy
+    #[arg(long)]
+    deep: bool,
+    #[command(flatten)]
+    data: DataArgs,
+}
+
+#[derive(Args)]
+pub(super) struct ImportArgs {
+    /// New data folder
+    #[arg(long, value_name = "NEWDIR")]
+    data: PathBuf,
+    /// Disks, or folders of disks
+    #[arg(required = true)]
+    paths: Vec<PathBuf>,
+}
+
+#[derive(Args)]
+pub(super) struct DumpArgs {
+    /// The disk
+    path: PathBuf,
+}
+
+#[derive(Args)]
+pub(super) struct OpenArgs {
+    /// A support bundle, an event log, a `ceph report`, or a folder of Ceph outputs
+    path: PathBuf,
+    /// Address to listen on
+    #[arg(long, default_value = "127.0.0.1:7400")]
+    listen: String,
+}
+
+/// Exit 0 clean, 1 findings; an error is 2 (set by the caller).
+pub(super) fn check(args: &CheckArgs) -> Outcome {
+    let data = folder::absolute(&args.data.data)?;
+    if !data.is_dir() {
+        return Err(format!("{} is not there; name the data folder with --data", data.display()));
+    }
+    let findings = crate::engines::check(&data, args.deep)?;
+    findings.iter().for_each(|finding| println!("{finding}"));
+    Ok(ExitCode::from(u8::from(!findings.is_empty())))
+}
+
+pub(super) fn import(args: &ImportArgs) -> Outcome {
+    let fresh = !folder::absolute(&args.data)?.exists();
+    let data = folder::prepare(&args.data)?;
+    let imported = crate::engines::import(&data, &args.paths);
+    let (name, notes) = imported.inspect_err(|_| {
+        if fresh {
+            // Only the empty folder that was made just now.
+            let _ = std::fs::remove_dir(&data);
+        }
+    })?;
+    notes.iter().for_each(|note| eprintln!("millpond: {note}"));
+    println!("cluster \"{name}\" can be served: millpond serve --data {}", data.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(super) fn dump(args: &DumpArgs) -> Outcome {
+    let structures = crate::engines::dump(&args.path)?;
+    println!("{}", serde_json::to_string_pretty(&structures).map_err(|error| error.to_string())?);
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(super) fn open(args: &OpenArgs) -> Outcome {
+    let (path, listen) = (args.path.display(), &args.listen);
+    Err(format!("showing recordings ({path} on {listen}) comes with a later release; `millpond serve` has labs to look at"))
+}
