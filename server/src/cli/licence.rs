@@ -99,7 +99,8 @@ fn read(issuer: &PathBuf) -> Result<String, String> {
 }
 
 async fn trust(secret: &str, data: Option<PathBuf>) -> Outcome {
-    let public = licence::public_half(secret).map_err(|_| "this file is not an issuer's secret half".to_owned())?;
+    let public =
+        licence::public_half(secret).map_err(|_| "this file is not an issuer's secret half".to_owned())?;
     if let Some(data) = data {
         let console = people::open(&data).await?;
         let put = settings::put(&console, licence::ISSUER_SETTING, &public).await;

@@ -72,7 +72,9 @@ fn block_on(future: impl Future<Output = Outcome>) -> Outcome {
 fn start_log() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("MILLPOND_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info,sqlx=warn,tower_http=info"));
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let colours = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    let log =
+        tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr);
     // A second start of the log in one process is a test's; the first one stays.
     let _ = log.try_init();
 }
@@ -132,7 +134,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().to_str().unwrap();
         let lab = "hosts=4,cache=1x256MiB,capacity=2x1GiB";
-        let plan = serve(&["serve", "--data", data, "--listen", "127.0.0.1:0", "--lab", lab, "--repair-delay", "5"]).unwrap();
+        let plan =
+            serve(&["serve", "--data", data, "--listen", "127.0.0.1:0", "--lab", lab, "--repair-delay", "5"])
+                .unwrap();
         assert_eq!(plan.config.lab.unwrap().hosts, 4);
         assert_eq!(plan.config.repair_delay_seconds, Some(5));
     }

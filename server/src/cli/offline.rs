@@ -72,5 +72,7 @@ pub(super) fn dump(args: &DumpArgs) -> Outcome {
 
 pub(super) fn open(args: &OpenArgs) -> Outcome {
     let (path, listen) = (args.path.display(), &args.listen);
-    Err(format!("showing recordings ({path} on {listen}) comes with a later release; `millpond serve` has labs to look at"))
+    Err(format!(
+        "showing recordings ({path} on {listen}) comes with a later release; `millpond serve` has labs to look at"
+    ))
 }

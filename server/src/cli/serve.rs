@@ -133,12 +133,15 @@ impl ServeArgs {
         if let Some(url) = &self.public_url
             && !(url.starts_with("http://") || url.starts_with("https://"))
         {
-            return Err(format!("--public-url takes a whole address, as https://mill.example; `{url}` is not one"));
+            return Err(format!(
+                "--public-url takes a whole address, as https://mill.example; `{url}` is not one"
+            ));
         }
         let mut file_disk_dirs = Vec::new();
         for dir in &self.file_disks {
             let canonical = dir.canonicalize();
-            file_disk_dirs.push(canonical.map_err(|error| format!("--file-disks {}: {error}", dir.display()))?);
+            file_disk_dirs
+                .push(canonical.map_err(|error| format!("--file-disks {}: {error}", dir.display()))?);
         }
         let data_dir = folder::absolute(&self.data.data)?;
         let lab = self.lab.as_deref().map(lab::parse_shape).transpose();

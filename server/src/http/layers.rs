@@ -84,7 +84,7 @@ fn cross_site() -> Response {
     AppError::Refused("this came from another site; open the page here and repeat").into_response()
 }
 
-/// Puts all layers around `routes`. The last added is the outermost.
+/// Puts all layers around `routes`. Failures are logged by [`failure::render`], once and with their cause. The last added is the outermost.
 pub fn wrap(app: &App, routes: Router<App>) -> Router<App> {
     let mut routes = routes
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
@@ -98,7 +98,7 @@ pub fn wrap(app: &App, routes: Router<App>) -> Router<App> {
     }
     routes
         .layer(CompressionLayer::new())
-        .layer(TraceLayer::new_for_http())
+        .layer(TraceLayer::new_for_http().on_failure(()))
         .layer(PropagateRequestIdLayer::x_request_id())
         .layer(SetRequestIdLayer::x_request_id(OwnId(app.clone())))
         .layer(middleware::from_fn(drop_foreign_id))
