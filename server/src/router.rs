@@ -33,13 +33,17 @@ fn open() -> Vec<Route> {
 
 /// Pages, for people with a session.
 fn pages() -> Vec<Route> {
-    use web::{auth, home, volumes, watch};
+    use web::{auth, home, volumes, watch, wizard};
     vec![
         get("/", Viewer, home::page),
         get("/live", Viewer, live::stream),
         post("/logout", Viewer, auth::log_out),
         post("/start/lab", Admin, home::start_lab),
         post("/start/wizard", Admin, home::start_wizard),
+        get("/setup-cluster/{cluster}/progress", Viewer, wizard::progress::page),
+        get("/setup-cluster/{cluster}/{step}", Admin, wizard::page),
+        post("/setup-cluster/{cluster}/{step}", Admin, wizard::save),
+        post("/setup-cluster/{cluster}/{step}/preview", Admin, wizard::preview),
         get("/watch", Viewer, watch::page),
         post("/watch", Operator, watch::start),
         get("/volumes", Viewer, volumes::list::page),

@@ -2,7 +2,7 @@
 use crate::app::App;
 use crate::error::AppError;
 use crate::service::live::Topic;
-use crate::web::{home, volumes, watch};
+use crate::web::{home, volumes, watch, wizard};
 
 /// Puts rendered blocks into `<hx-partial>`s that morph the elements of those ids.
 ///
@@ -30,6 +30,7 @@ pub async fn live(app: &App, topic: &Topic) -> Result<Option<String>, AppError> 
         ("shell", None, None) => home::live_counts(&cluster).map(Some),
         ("watch", None, None) => watch::live(app, &cluster).await.map(Some),
         ("dashboard", None, None) => home::live(app, &cluster).await.map(Some),
+        ("progress", Some(id), None) => wizard::progress::live(app, &cluster, id).await,
         ("volume", Some(id), show) => volumes::show::live(app, &cluster, id, show.unwrap_or_default()).await,
         _ => Ok(None),
     }

@@ -16,6 +16,7 @@ pub mod shell;
 pub mod view;
 pub mod volumes;
 pub mod watch;
+pub mod wizard;
 
 pub use failure::failure;
 pub use live::live;

@@ -301,6 +301,11 @@ impl Choice {
     pub fn new(value: impl Into<String>, word: impl Into<String>) -> Self {
         Self { value: value.into(), word: word.into(), ..Self::default() }
     }
+
+    /// Whether it is the choice of that value.
+    pub fn is(&self, value: impl AsRef<str>) -> bool {
+        self.value == value.as_ref()
+    }
 }
 
 /// A view with its own address.

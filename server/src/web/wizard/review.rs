@@ -1,0 +1,56 @@
+//! The last step: everything once more, what is written, what is erased, what is still wrong.
+use super::body::{Body, answer};
+use super::{Step, size};
+use crate::error::AppError;
+use crate::service::draft::Draft;
+use crate::service::plan;
+use crate::web::format;
+use crate::web::parts::Fact;
+use crate::web::view::words;
+use model::engine::Capabilities;
+use model::ids::DiskId;
+
+/// The review of a draft.
+pub fn review(draft: &Draft, can: &Capabilities) -> Body {
+    let disk = |id: &DiskId| {
+        draft.disk(*id).map(|disk| (disk.name.clone(), disk.path.clone(), disk.size_bytes, disk.make_file))
+    };
+    let claimed = draft.claims.iter().flat_map(|claim| claim.cache.iter().chain(&claim.capacity));
+    let made = claimed.filter_map(disk).map(|(name, path, bytes, make)| {
+        format!("{name}: {} {path}, {}", if make { "makes the file" } else { "formats" }, size(bytes))
+    });
+    let erased = draft.claims.iter().flat_map(|claim| &claim.erase).filter_map(disk);
+    let problems = match plan::plan(draft, can) {
+        Ok(_) => Vec::new(),
+        Err(AppError::Invalid(errors)) => {
+            errors.into_iter().map(|error| (error.detail, step_of(&error.field).to_owned())).collect()
+        }
+        Err(other) => vec![(other.to_string(), "type".to_owned())],
+    };
+    let steps =
+        [Step::Hosts, Step::Type, Step::Services, Step::Domains, Step::Disks, Step::Policies, Step::Licence];
+    let mut facts = vec![Fact::new("Name", &draft.name)];
+    facts.extend(steps.map(|step| Fact::new(step.row().2, answer(draft, step))));
+    facts.push(Fact::new("Waits for an absent part", format::duration(draft.repair_delay_seconds.into())));
+    Body::Review {
+        facts,
+        made: made.collect(),
+        erased: erased.map(|(name, path, bytes, _)| format!("{name}, {path}, {}", size(bytes))).collect(),
+        policies: draft
+            .policies
+            .iter()
+            .map(|policy| format!("{}: {}", policy.name, words::policy(policy, "host")))
+            .collect(),
+        problems,
+    }
+}
+
+/// The step where a field of the plan is put right.
+fn step_of(field: &str) -> &'static str {
+    match field {
+        _ if field.starts_with("claims") => "disks",
+        _ if field.starts_with("fault_domains") => "fault-domains",
+        _ if field.contains("polic") => "policies",
+        _ => "hosts",
+    }
+}
