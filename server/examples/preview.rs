@@ -38,7 +38,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         lab: None,
         repair_delay_seconds: None,
     };
-    let app = App::open(config, Arc::new(SystemClock), Arc::new(SystemRng), vec![(NATIVE.to_owned(), engine)]).await?;
+    let app =
+        App::open(config, Arc::new(SystemClock), Arc::new(SystemRng), vec![(NATIVE.to_owned(), engine)])
+            .await?;
     let code = app.setup.text().to_owned();
     match auth::set_up(&app, &code, "admin", "preview pond", "local", "preview").await {
         Ok(_) => {}
