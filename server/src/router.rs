@@ -33,11 +33,12 @@ fn open() -> Vec<Route> {
 
 /// Pages, for people with a session.
 fn pages() -> Vec<Route> {
-    use web::{auth, home, volumes, watch, wizard};
+    use web::{auth, home, search, volumes, watch, wizard};
     vec![
         get("/", Viewer, home::page),
         get("/live", Viewer, live::stream),
         post("/logout", Viewer, auth::log_out),
+        get("/search", Viewer, search::page),
         post("/start/lab", Admin, home::start_lab),
         post("/start/wizard", Admin, home::start_wizard),
         get("/setup-cluster/{cluster}/progress", Viewer, wizard::progress::page),

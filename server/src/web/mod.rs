@@ -8,10 +8,13 @@ pub mod format;
 pub mod home;
 #[cfg(debug_assertions)]
 pub mod kit;
+#[cfg(test)]
+mod lint;
 pub mod live;
 pub mod parts;
 #[cfg(any(test, debug_assertions))]
 pub mod sample;
+pub mod search;
 pub mod shell;
 pub mod view;
 pub mod volumes;

@@ -3,7 +3,7 @@ use crate::web::format;
 use crate::web::parts::{Chip, Tone};
 use crate::web::view::words;
 use model::ids::DiskId;
-use model::state::{DiskRole, HostState};
+use model::state::{DiskRole, DiskState, HostState};
 use model::units::Timestamp;
 use model::view::{HostView, Snapshot};
 use std::collections::{BTreeMap, BTreeSet};
@@ -61,8 +61,8 @@ pub struct DiskBox {
     pub tags: Vec<Tag>,
 }
 
-/// The map of a cluster. `tags` puts components on disks; with `only_used`, hosts and disks without one are left out (in a
-/// large cluster hosts without one always are).
+/// The map of a cluster. `tags` puts components on disks; with `only_used`, hosts and disks without one are left out. In a
+/// large cluster hosts without one always are, and without any tags those that are well.
 pub fn domains(
     snapshot: &Snapshot,
     tags: &BTreeMap<DiskId, Vec<Tag>>,
@@ -78,7 +78,12 @@ pub fn domains(
     let all_hosts = !only_used && snapshot.hosts.len() <= HOSTS_SHOWN_ALWAYS;
     let mut boxes: BTreeMap<&str, DomainBox> = BTreeMap::new();
     for host in &snapshot.hosts {
-        if !all_hosts && !tags.is_empty() && !used_hosts.contains(host.name.as_str()) {
+        let wanted = if tags.is_empty() {
+            in_trouble(snapshot, host)
+        } else {
+            used_hosts.contains(host.name.as_str())
+        };
+        if !all_hosts && !wanted {
             continue;
         }
         let key = host.fault_domain.as_deref().unwrap_or(&host.name);
@@ -96,6 +101,12 @@ pub fn domains(
         domain.hosts.push(drawn);
     }
     boxes.into_values().collect()
+}
+
+/// Whether a host, or a disk of it, is not simply well.
+fn in_trouble(snapshot: &Snapshot, host: &HostView) -> bool {
+    let mut disks = snapshot.disks.iter().filter(|disk| disk.host == host.name);
+    host.state != HostState::Connected || disks.any(|disk| disk.state != DiskState::Healthy)
 }
 
 fn host_box(
