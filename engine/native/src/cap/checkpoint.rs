@@ -212,7 +212,10 @@ impl Loaded {
             let entry = self.map.get((*index).into());
             let (page_offset_bytes, crc) =
                 writer.put(entry.page_offset_bytes, owner, |header| node.leaf.encode(header));
-            self.map.set((*index).into(), DirEntry { page_offset_bytes, crc, ..entry });
+            self.map.set(
+                (*index).into(),
+                DirEntry { page_offset_bytes, crc, digest: node.leaf.digest(), ..entry },
+            );
             node.dirty = false;
         }
         self.map.commit(owner, writer);

@@ -209,6 +209,13 @@ impl CapDisk {
         self.0.state.borrow().components.get(&local).map_or(0, state::Loaded::oseq_max)
     }
 
+    /// Digest of the content of 2 MiB of a component (`fmt::leaf`): equal for replicas that hold the same, wherever it lies. 0: nothing.
+    pub fn leaf_digest(&self, local: LocalId, leaf: u32) -> u64 {
+        let state = self.0.state.borrow();
+        let node = state.components.get(&local).and_then(|component| component.leaves.get(&leaf));
+        node.map_or(0, |node| node.leaf.digest())
+    }
+
     /// Whether RAM differs from the last durable checkpoint.
     pub fn is_dirty(&self) -> bool {
         self.0.state.borrow().dirty

@@ -198,7 +198,6 @@ impl State {
         let entry = DirEntry {
             allocated: node.leaf.allocated(),
             oseq_max: node.leaf.oseq_max(),
-            digest: node.leaf.digest(),
             ..component.map.get(index.into())
         };
         created += component.map.set(index.into(), entry);

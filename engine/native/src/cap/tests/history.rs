@@ -212,6 +212,33 @@ async fn a_dump_shows_the_checkpoint_and_writes_nothing() {
     assert_eq!(free, 60 * 16 - 1 - disk.usage().metadata_bytes / 65536);
 }
 
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn replicas_have_equal_digests_wherever_their_data_lies() {
+    let media = [medium(64 * MIB, 1), medium(64 * MIB, 2)];
+    let disks = [formatted(&media[0]).await, formatted(&media[1]).await];
+    let local = LocalId(1);
+    let write = |block, oseq| Op::Write { local, block, nblk: 9, oseq };
+    for (disk, order) in disks.iter().zip([[100, 700, 300], [300, 100, 700]]) {
+        disk.create(new_component(local, SIZE_BLOCKS)).unwrap();
+        for block in order {
+            apply(disk, &write(block, block)).await.unwrap();
+        }
+    }
+    let digests = |disk: &CapDisk| (0..3).map(|leaf| disk.leaf_digest(local, leaf)).collect::<Vec<_>>();
+    assert_eq!(digests(&disks[0]), digests(&disks[1]));
+    assert!(digests(&disks[0])[0] != 0 && digests(&disks[0])[2] == 0);
+    for disk in &disks {
+        checkpoint(disk, 1).await;
+    }
+    let roots = |disk: &CapDisk| disk.0.state.borrow().components[&local].map.roots()[0].digest;
+    assert_eq!(roots(&disks[0]), roots(&disks[1]));
+    apply(&disks[0], &write(700, 4)).await.unwrap();
+    checkpoint(&disks[0], 2).await;
+    assert_ne!(roots(&disks[0]), roots(&disks[1]));
+    assert_eq!(digests(&disks[0])[0], digests(&disks[1])[0]);
+    assert_ne!(digests(&disks[0])[1], digests(&disks[1])[1]);
+}
+
 #[cfg(feature = "mutants")]
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn the_mutant_forgets_trims() {
