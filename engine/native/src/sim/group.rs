@@ -9,7 +9,7 @@ use crate::io::sim::{CrashKind, Events, SimDisk};
 use crate::io::{Disk, Env};
 use model::ids::{ClusterId, DiskGroupId, DiskId, HostId};
 use model::state::Media;
-use model::units::DISK_BYTES_MIN;
+use model::units::{BLOCK_BYTES, DISK_BYTES_MIN};
 
 const MIB: u64 = 1 << 20;
 
@@ -71,6 +71,11 @@ impl Group {
             },
             dg: None,
         }
+    }
+
+    /// Size of the log, blocks.
+    pub fn log_blocks(&self) -> u64 {
+        self.log_bytes / BLOCK_BYTES
     }
 
     fn is_combined(&self) -> bool {

@@ -29,6 +29,19 @@ struct Sequence {
     under_way: RefCell<BTreeSet<u64>>,
 }
 
+impl Sequence {
+    fn begin(&self) -> u64 {
+        let oseq = self.next.get();
+        self.next.set(oseq + 1);
+        self.under_way.borrow_mut().insert(oseq);
+        oseq
+    }
+
+    fn end(&self, oseq: u64) {
+        self.under_way.borrow_mut().remove(&oseq);
+    }
+}
+
 /// The volume of one group.
 #[derive(Clone)]
 pub struct Leg {
@@ -66,9 +79,7 @@ impl Leg {
                 other => Failure::Failed(other.to_string()),
             })?);
         }
-        let oseq = self.sequence.next.get();
-        self.sequence.next.set(oseq + 1);
-        self.sequence.under_way.borrow_mut().insert(oseq);
+        let oseq = self.sequence.begin();
         let mut from = 0;
         for ((local, block, nblk), reservation) in parts.into_iter().zip(rooms) {
             let len = nblk as usize * BLOCK;
@@ -78,14 +89,14 @@ impl Leg {
             let append = Append { local, kind, block, nblk, oseq, data_oseq: oseq, bufs, crcs, reservation };
             self.dg.append(append).await.map_err(|error| Failure::Failed(error.to_string()))?;
         }
-        self.sequence.under_way.borrow_mut().remove(&oseq);
+        self.sequence.end(oseq);
         Ok(())
     }
 
     async fn make_stable(&self) -> Result<(), Failure> {
         let low = self.sequence.under_way.borrow().first().copied().unwrap_or(self.sequence.next.get()) - 1;
         self.dg.flush().await.map_err(|error| Failure::Failed(error.to_string()))?;
-        self.locals.iter().for_each(|local| self.dg.set_stable(*local, low));
+        self.dg.components().iter().for_each(|component| self.dg.set_stable(component.local, low));
         Ok(())
     }
 }
@@ -180,15 +191,11 @@ impl LegWorld {
             let mut buf = IoBuf::zeroed(4 * BLOCK);
             buf.as_mut().fill(mark);
             let crcs = buf.chunks(BLOCK).map(crc32c).collect();
-            let oseq = leg.sequence.next.get();
-            leg.sequence.next.set(oseq + 1);
+            let oseq = leg.sequence.begin();
             let (kind, bufs) = (AppendKind::Data, vec![buf]);
             dg.append(Append { local, kind, block, nblk: 4, oseq, data_oseq: oseq, bufs, crcs, reservation })
                 .await?;
-            if self.env.chance(1, 2) {
-                dg.flush().await?;
-                dg.set_stable(local, oseq);
-            }
+            leg.sequence.end(oseq);
         }
         Ok(())
     }
@@ -318,7 +325,10 @@ async fn auto_flush(leg: Leg) {
 pub async fn run(seed: u64) -> Result<Story, Violation> {
     let env = Env::seeded(seed, Timestamp(0));
     let mut world = LegWorld::draw(&env);
-    let load = Rc::new(Load::draw(&env, SECTORS, world.sectors()));
+    let mut load = Load::draw(&env, SECTORS, world.sectors());
+    // What is under way pins the log: an owner must not have more of it than fits.
+    load.big = load.big.min(world.group.log_blocks() / (4 * load.clients));
+    let load = Rc::new(load);
     let board = Board::new(&env, world.sectors());
     let plan = Plan {
         lives: 1 + env.below(5),

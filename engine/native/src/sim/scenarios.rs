@@ -1,5 +1,5 @@
 //! All scenarios by name, for the program `sim` and for tests.
-use super::leg_world;
+use super::{leg_world, object_world};
 use super::reference::Violation;
 use super::world::{Story, in_virtual_time};
 
@@ -14,11 +14,18 @@ pub struct Scenario {
 }
 
 /// Every scenario.
-pub const SCENARIOS: &[Scenario] = &[Scenario {
-    name: "leg",
-    about: "one disk group, crashes at any moment, no other faults",
-    run: |seed| in_virtual_time(leg_world::run(seed)),
-}];
+pub const SCENARIOS: &[Scenario] = &[
+    Scenario {
+        name: "leg",
+        about: "one disk group, crashes at any moment, no other faults",
+        run: |seed| in_virtual_time(leg_world::run(seed)),
+    },
+    Scenario {
+        name: "object",
+        about: "a mirror over hosts that die, lose power, return and are resynced, never more than it tolerates",
+        run: |seed| in_virtual_time(object_world::run(seed)),
+    },
+];
 
 impl Scenario {
     /// The scenario called `name`.

@@ -186,13 +186,19 @@ async fn one<V: Volume>(board: &Board, volume: &V, load: &Load) {
         Op::Write => write(board, volume, load.sectors(env, load.small), false).await,
         Op::BigWrite => write(board, volume, load.sectors(env, load.big), false).await,
         Op::DurableWrite => write(board, volume, load.sectors(env, load.small), true).await,
-        Op::Trim => trim(board, volume, load.sectors(env, load.big), false).await,
+        Op::Trim => trim(board, volume, whole_blocks(load.sectors(env, load.big), load.sectors), false).await,
         Op::Zero => trim(board, volume, load.sectors(env, load.small), true).await,
         Op::Flush => flush(board, volume).await,
         Op::Read => read(board, volume, load.sectors(env, load.small)).await,
         Op::BigRead => read(board, volume, load.sectors(env, load.big)).await,
         Op::Think => tokio::time::sleep(Duration::from_millis(env.below(200))).await,
     }
+}
+
+/// The blocks of 4 KiB that a range touches: only those can be given back.
+fn whole_blocks(sectors: Range<u64>, size: u64) -> Range<u64> {
+    const BLOCK: u64 = model::units::BLOCK_BYTES / SECTOR;
+    sectors.start / BLOCK * BLOCK..sectors.end.next_multiple_of(BLOCK).min(size)
 }
 
 /// One write of `sectors`.
