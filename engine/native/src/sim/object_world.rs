@@ -309,11 +309,14 @@ impl ObjectWorld {
         let Some(owner) = &self.owner else { return Ok(()) };
         let descriptor = owner.descriptor();
         let mut seen: Vec<(usize, ComponentId, Vec<u8>)> = Vec::new();
-        let groups = crate::obj::address::groups(&descriptor.layout).map_err(|error| Violation(error.to_string()))?;
+        let groups =
+            crate::obj::address::groups(&descriptor.layout).map_err(|error| Violation(error.to_string()))?;
         for (index, group) in groups.iter().enumerate() {
             for leg in group.legs() {
                 let bytes = self.bytes_of_leg(leg).await?;
-                if let Some((_, other, _)) = seen.iter().find(|(at, _, known)| *at == index && *known != bytes) {
+                if let Some((_, other, _)) =
+                    seen.iter().find(|(at, _, known)| *at == index && *known != bytes)
+                {
                     return Err(Violation(format!("legs {other} and {} differ", leg.component)));
                 }
                 seen.push((index, leg.component, bytes));
@@ -325,7 +328,8 @@ impl ObjectWorld {
     async fn bytes_of_leg(&self, leg: &Leg) -> Result<Vec<u8>, Violation> {
         let groups = self.directory.0.borrow().clone();
         for dg in groups.into_iter().flatten() {
-            let Some(found) = dg.components().into_iter().find(|known| known.component == leg.component) else {
+            let Some(found) = dg.components().into_iter().find(|known| known.component == leg.component)
+            else {
                 continue;
             };
             let runs = dg.read(found.local, 0, found.size_blocks as u32).await;
@@ -373,7 +377,8 @@ impl System for ObjectWorld {
         let members: Rc<dyn Members<DgLeg>> = self.directory.clone();
         let boot = Boot::new(self.epoch.into());
         let opened =
-            Owner::open(self.object, members, boot, self.env.clone(), Config::default(), Rc::new(|_, _| {})).await;
+            Owner::open(self.object, members, boot, self.env.clone(), Config::default(), Rc::new(|_, _| {}))
+                .await;
         let owner = opened.map_err(|error| Violation(format!("the object cannot be opened: {error}")))?;
         self.owner = Some(owner.clone());
         Ok(ObjectVolume(owner))

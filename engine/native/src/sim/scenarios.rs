@@ -1,7 +1,7 @@
 //! All scenarios by name, for the program `sim` and for tests.
-use super::{leg_world, object_world};
 use super::reference::Violation;
 use super::world::{Story, in_virtual_time};
+use super::{leg_world, object_world};
 
 /// A scenario: a name, what it is about, and how one seed of it runs.
 #[derive(Clone, Copy)]
