@@ -78,6 +78,13 @@ impl Group {
         self.log_bytes / BLOCK_BYTES
     }
 
+    /// Where it stands, for a report.
+    pub fn describe(&self) -> String {
+        let log = self.dg.as_ref().map(Dg::log_usage);
+        let in_flight: Vec<usize> = self.disks().map(SimDisk::in_flight).collect();
+        format!("log {log:?}, I/O under way {in_flight:?}, {:?}", self.config)
+    }
+
     fn is_combined(&self) -> bool {
         self.log.0 == self.caps[0].0
     }

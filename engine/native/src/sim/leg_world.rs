@@ -81,14 +81,18 @@ impl Leg {
         }
         let oseq = self.sequence.begin();
         let mut from = 0;
+        let mut appends = Vec::new();
         for ((local, block, nblk), reservation) in parts.into_iter().zip(rooms) {
             let len = nblk as usize * BLOCK;
             let bufs: Vec<IoBuf> = data.iter().map(|data| data.slice(from..from + len)).collect();
             from += len;
             let crcs = bufs.iter().flat_map(|buf| buf.chunks(BLOCK).map(crc32c)).collect();
             let append = Append { local, kind, block, nblk, oseq, data_oseq: oseq, bufs, crcs, reservation };
-            self.dg.append(append).await.map_err(|error| Failure::Failed(error.to_string()))?;
+            appends.push(self.dg.append(append));
         }
+        // All at once: parts that queue behind later writes could wait for log space that only this write's end gives free.
+        let done = futures_util::future::try_join_all(appends).await;
+        done.map_err(|error| Failure::Failed(error.to_string()))?;
         self.sequence.end(oseq);
         Ok(())
     }
@@ -302,6 +306,11 @@ impl System for LegWorld {
         }
         drop(leg);
         self.group.verify().await
+    }
+
+    fn describe(&self) -> String {
+        let under_way = self.leg.as_ref().map(|leg| leg.sequence.under_way.borrow().clone());
+        format!("{}, under way {under_way:?}", self.group.describe())
     }
 
     fn events(&self) -> &Events {

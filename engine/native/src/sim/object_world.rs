@@ -437,6 +437,17 @@ impl System for ObjectWorld {
         Ok(())
     }
 
+    fn describe(&self) -> String {
+        let hosts: Vec<String> = self.hosts.iter().map(Group::describe).collect();
+        let owner = self.owner.as_ref();
+        let states = owner.map(|owner| {
+            let states =
+                owner.descriptor().legs().iter().map(|leg| (leg.state, leg.stale_from)).collect::<Vec<_>>();
+            format!("{states:?}, inaccessible {:?}, resyncs {:?}", owner.inaccessible(), owner.resyncs())
+        });
+        format!("up {:?}, {hosts:#?}, legs {states:?}", self.up)
+    }
+
     fn events(&self) -> &Events {
         &self.events
     }

@@ -22,6 +22,8 @@ pub trait System {
     fn disturb(&mut self, board: &Board) -> impl Future<Output = ()>;
     /// Heals every fault, waits until all work is done, and compares every structure and byte.
     fn settle(&mut self, board: &Board) -> impl Future<Output = Result<(), Violation>>;
+    /// Where things stand, for a report of a hang.
+    fn describe(&self) -> String;
     /// The counter of all disks.
     fn events(&self) -> &Events;
 }
@@ -72,7 +74,7 @@ pub async fn live<S: System>(
         boot_through_crashes(system, board, plan).await?;
         let last = life + 1 == plan.lives;
         let lived = tokio::time::timeout(HUNG, one_life(system, board, load, plan, last)).await;
-        lived.unwrap_or_else(|_| Err(hung("a life")))?;
+        lived.unwrap_or_else(|_| Err(hung(&format!("a life ({})", system.describe()))))?;
         if !last {
             crash(system, board, plan);
         }
@@ -80,7 +82,7 @@ pub async fn live<S: System>(
     board.may_fail.set(false);
     system.events().stop_after(None);
     let settled = tokio::time::timeout(HUNG, system.settle(board)).await;
-    settled.unwrap_or_else(|_| Err(hung("healing")))?;
+    settled.unwrap_or_else(|_| Err(hung(&format!("healing ({})", system.describe()))))?;
     let read = tokio::time::timeout(HUNG, async {
         let volume = system.boot().await?;
         read_all(board, &volume, load).await;

@@ -71,6 +71,10 @@ impl System for BareWorld {
         Ok(())
     }
 
+    fn describe(&self) -> String {
+        String::new()
+    }
+
     fn events(&self) -> &Events {
         self.disk.events()
     }
