@@ -91,7 +91,7 @@ impl Board {
 
     fn batch(&self, seq: u64) -> EventBatch {
         let events = self.inner.events.borrow();
-        let gap = events.front().is_some_and(|oldest| oldest.seq > seq + 1);
+        let gap = events.front().is_some_and(|oldest| oldest.seq > seq.saturating_add(1));
         let events = events.iter().filter(|event| event.seq > seq).cloned().collect();
         EventBatch { gap, events, version: self.version() }
     }

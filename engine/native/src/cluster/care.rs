@@ -1,9 +1,11 @@
 //! The loop that carries out what `repair` decides, and keeps the snapshot fresh. Thin: facts in, actions out.
 use super::core::{ClusterCore, RunObject};
 use super::repair::{Action, Part, Patient, decide};
-use super::reshape::incomplete;
+use super::reshape::{copies, incomplete};
 use super::source::DiskSource;
-use crate::fmt::descriptor::Leg;
+use crate::fmt::descriptor::{Leg, ObjectDescriptor};
+use crate::obj::ObjError;
+use crate::obj::address::groups;
 use model::engine::EngineError;
 use model::ids::{ComponentId, ObjectId};
 use model::state::{ClusterState, ComponentState, Severity};
@@ -13,6 +15,10 @@ use std::time::Duration;
 
 /// Longest pause between two looks.
 pub(super) const TICK: Duration = Duration::from_millis(250);
+/// Rest after a repair or a resync that ended early, so that a full disk is not tried again and again.
+const REST: Duration = Duration::from_secs(5);
+/// Rest after one whose source or target went away: they may be back at once.
+const REST_SHORT: Duration = Duration::from_millis(500);
 
 impl<D: DiskSource + 'static> ClusterCore<D> {
     /// Starts the loop; it ends with the core.
@@ -40,6 +46,7 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
             return;
         }
         self.find_failures().await;
+        self.forget_haste();
         let delay = self.state.borrow().config.as_ref().map_or(0, |config| config.repair_delay_seconds);
         let patients = self.patients();
         for action in decide(self.env.wall(), &patients, delay) {
@@ -70,6 +77,14 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
         }
     }
 
+    /// A wish to repair without waiting holds for what is absent now, not for the next absence.
+    fn forget_haste(&self) {
+        for object in self.state.borrow_mut().objects.values_mut().filter(|object| object.repair_now) {
+            let descriptor = object.descriptor();
+            object.repair_now = descriptor.legs().iter().any(|leg| leg.state == ComponentState::Absent);
+        }
+    }
+
     fn patients(&self) -> Vec<Patient> {
         let state = self.state.borrow();
         let busy = |object: &RunObject| object.owner.is_some();
@@ -86,13 +101,15 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
         let owner = object.owner.as_ref();
         let mut running: BTreeSet<ComponentId> = object.starting.clone();
         running.extend(owner.into_iter().flat_map(|owner| owner.resyncs()).map(|(component, _)| component));
+        let built = being_built(&descriptor);
         let part = |leg: &Leg, witness: bool| Part {
             component: leg.component,
             state: leg.state,
-            reachable: self.directory.leg(id, leg.component).is_some(),
+            reachable: !object.resting.contains(&leg.component)
+                && self.directory.leg(id, leg.component).is_some(),
             witness,
             absent_since: leg.absent_since,
-            replaced: object.replacing.contains(&leg.component),
+            replaced: object.replacing.contains(&leg.component) || built.contains(&leg.component),
         };
         let data = descriptor.layout.legs().into_iter().map(|leg| part(leg, false));
         let votes = descriptor.witnesses.iter().map(|leg| part(leg, true));
@@ -100,7 +117,9 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
             id,
             accessible: owner.is_some_and(|owner| owner.inaccessible().is_none()),
             parts: data.chain(votes).collect(),
-            incomplete: !object.reshaping && incomplete(&descriptor, &descriptor.policy),
+            incomplete: !object.reshaping
+                && !object.completing
+                && incomplete(&descriptor, &descriptor.policy),
             running: running.into_iter().collect(),
             repair_now: object.repair_now,
             placement_failed: object.stuck.is_some() || object.reshaping,
@@ -115,18 +134,26 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
                 self.with_object(object, |found| found.starting.insert(component));
                 tokio::task::spawn_local(async move {
                     let result = owner.resync(component, &core.pace).await;
-                    core.with_object(object, |found| found.starting.remove(&component));
+                    core.with_object(object, |found| {
+                        found.starting.remove(&component);
+                        if result.is_err() {
+                            found.resting.insert(component);
+                        }
+                    });
+                    core.changed(Some(&BTreeSet::from([object])));
                     if let Err(error) = result {
                         tracing::info!(%object, %component, %error, "a resync ended early");
-                        tokio::time::sleep(TICK).await;
+                        tokio::time::sleep(if error == ObjError::Aborted { REST_SHORT } else { REST }).await;
+                        core.with_object(object, |found| found.resting.remove(&component));
+                        core.care.notify_one();
                     }
-                    core.changed(Some(&BTreeSet::from([object])));
                 });
             }
             Action::Replace { object, component } => {
                 self.with_object(object, |found| found.replacing.insert(component));
                 tokio::task::spawn_local(async move {
                     let result = core.replace(object, component).await;
+                    core.rest_after(&result).await;
                     core.with_object(object, |found| found.replacing.remove(&component));
                     core.after_repair(object, result);
                 });
@@ -134,12 +161,22 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
             Action::Complete { object } => {
                 let Some(owner) = self.owner(object) else { return };
                 let policy = owner.descriptor().policy.clone();
+                self.with_object(object, |found| found.completing = true);
                 tokio::task::spawn_local(async move {
                     let result = core.shape(object, &policy).await;
+                    core.rest_after(&result).await;
+                    core.with_object(object, |found| found.completing = false);
                     core.after_repair(object, result);
                 });
             }
             Action::WaitUntil { .. } => {}
+        }
+    }
+
+    /// Waits after a repair that failed for a reason which may pass by itself.
+    async fn rest_after(&self, result: &Result<(), EngineError>) {
+        if matches!(result, Err(error) if !matches!(error, EngineError::Unplaceable(_))) {
+            tokio::time::sleep(REST).await;
         }
     }
 
@@ -163,4 +200,15 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
         }
         self.changed(Some(&BTreeSet::from([object])));
     }
+}
+
+/// Lost components of rows that have a replacement already, which is not current yet: they only wait for it.
+fn being_built(descriptor: &ObjectDescriptor) -> BTreeSet<ComponentId> {
+    let wanted = copies(&descriptor.policy);
+    let rows = groups(&descriptor.layout).unwrap_or_default();
+    let waiting = rows.iter().map(|row| row.legs()).filter(|legs| {
+        let current = legs.iter().filter(|leg| leg.stale_from.is_none()).count();
+        legs.len() > wanted && current < wanted
+    });
+    waiting.flatten().map(|leg| leg.component).collect()
 }

@@ -98,8 +98,12 @@ pub(super) struct RunObject {
     pub replacing: BTreeSet<ComponentId>,
     /// Resyncs that were started and have not reported yet.
     pub starting: BTreeSet<ComponentId>,
+    /// Components whose resync ended early a moment ago: not tried again before a rest.
+    pub resting: BTreeSet<ComponentId>,
     /// A change of its layout is at work.
     pub reshaping: bool,
+    /// The repair loop is adding what its layout lacks.
+    pub completing: bool,
     pub counters: Rc<VolumeCounters>,
 }
 
@@ -115,7 +119,9 @@ impl RunObject {
             stuck: None,
             replacing: BTreeSet::new(),
             starting: BTreeSet::new(),
+            resting: BTreeSet::new(),
             reshaping: false,
+            completing: false,
             counters: Rc::default(),
         }
     }

@@ -5,8 +5,10 @@ use super::source::DiskSource;
 use crate::obj::address::{AddressMap, groups};
 use model::engine::{Applied, EngineError, FaultTarget};
 use model::ids::{ComponentId, DiskId, ObjectId};
-use model::units::BLOCK_BYTES;
+use model::units::{BLOCK_BYTES, EXTENT_BYTES};
 
+/// Blocks of one extent.
+const EXTENT_BLOCKS: u64 = EXTENT_BYTES / BLOCK_BYTES;
 /// Bytes that are damaged when no length is given.
 const LENGTH_DEFAULT: u64 = BLOCK_BYTES;
 /// The most bytes that one fault damages.
@@ -79,16 +81,14 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
         };
         let from = offset_bytes.unwrap_or(0) / BLOCK_BYTES;
         let count = (offset_bytes.unwrap_or(0) % BLOCK_BYTES + length).div_ceil(BLOCK_BYTES);
-        let blocks = map.segments(from, map.blocks().saturating_sub(from), u64::MAX);
-        let ours = blocks.filter(|segment| segment.group == row);
-        let ours = ours
-            .flat_map(|segment| (0..segment.nblk).map(move |step| (segment.at + step, segment.block + step)));
+        // Only extents that hold something are looked at: a thin volume may be mostly empty.
+        let extents = dg.changed_since(local, 0).into_iter();
+        let stored = extents.flat_map(|extent| extent * EXTENT_BLOCKS..(extent + 1) * EXTENT_BLOCKS);
+        let ours = stored.filter_map(|block| Some((map.object_run(row, block, 1)?.0, block)));
+        let ours = ours.filter(|(_, block)| dg.locate(local, *block).is_some());
         let wanted: Vec<(u64, u64)> = match offset_bytes {
-            Some(_) => ours.take_while(|(at, _)| *at < from + count).collect(),
-            None => ours
-                .skip_while(|(_, block)| dg.locate(local, *block).is_none())
-                .take(count as usize)
-                .collect(),
+            Some(_) => ours.filter(|(at, _)| (from..from + count).contains(at)).collect(),
+            None => ours.take(count as usize).collect(),
         };
         let mut flipped = Vec::new();
         for (at, block) in wanted {

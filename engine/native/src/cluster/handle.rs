@@ -13,6 +13,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 
+/// Name of the engine thread.
+const THREAD_NAME: &str = "engine";
 /// Requests that wait for the engine thread; more wait at the caller.
 const QUEUE_MAX: usize = 256;
 
@@ -73,6 +75,7 @@ impl NativeEngine {
     {
         let (requests, inbox) = mpsc::channel(QUEUE_MAX);
         let (opened, outcome) = std::sync::mpsc::sync_channel(1);
+        abort_when_the_engine_panics();
         let body = move || {
             let bomb = AbortOnPanic;
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -91,7 +94,7 @@ impl NativeEngine {
             });
             std::mem::forget(bomb);
         };
-        let thread = std::thread::Builder::new().name("engine".into()).spawn(body);
+        let thread = std::thread::Builder::new().name(THREAD_NAME.into()).spawn(body);
         thread.unwrap_or_else(|error| panic!("the engine thread cannot be started: {error}"));
         outcome.recv().unwrap_or_else(|_| panic!("the engine thread ended while opening"))?;
         Ok(Self { requests, capabilities, what_if })
@@ -102,6 +105,20 @@ impl NativeEngine {
         self.requests.send(request(reply)).await.map_err(|_| stopped())?;
         answer.await.map_err(|_| stopped())?
     }
+}
+
+/// Makes a panic on an engine thread the end of the process, also one in a task, which the event loop would only end.
+fn abort_when_the_engine_panics() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            before(info);
+            if std::thread::current().name() == Some(THREAD_NAME) {
+                std::process::abort();
+            }
+        }));
+    });
 }
 
 /// A panic of the engine thread aborts the process.

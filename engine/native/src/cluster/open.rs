@@ -265,7 +265,9 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
         if let Some(owner) = self.owner(object) {
             let components: Vec<_> = self.directory.places(object).into_keys().collect();
             // What is still missing stands in the object's own reason.
-            let _ = owner.legs_returned(&components).await;
+            if owner.legs_returned(&components).await.is_ok() {
+                self.remove_orphans(object, &owner.descriptor()).await;
+            }
             self.with_object(object, |_| ());
             return;
         }
@@ -298,6 +300,18 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
                         entry.why = Some(error.to_string());
                     }
                 }
+            }
+        }
+    }
+
+    /// Removes components that returned and that the descriptor in force, which is newer than theirs, does not name.
+    pub(super) async fn remove_orphans(&self, object: ObjectId, descriptor: &ObjectDescriptor) {
+        for component in self.directory.places(object).into_keys() {
+            let Some(leg) = self.directory.leg(object, component) else { continue };
+            let status = leg.status();
+            if descriptor.leg(component).is_none() && status.csn < descriptor.csn {
+                // What cannot be removed now is tried again when it returns the next time.
+                let _ = leg.delete().await;
             }
         }
     }

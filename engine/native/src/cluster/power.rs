@@ -3,6 +3,7 @@
 //! Invariants: power-off is like kill -9 of the host: what was under way may land, nothing is written in its name afterwards; a
 //! host that returns gets the boot epoch before its groups are opened, and its legs are marked before they are read.
 use super::core::ClusterCore;
+use super::faults::LabFaults;
 use super::source::DiskSource;
 use futures_util::future::join_all;
 use model::engine::{Applied, EngineError, Fault, FaultTarget};
@@ -44,6 +45,7 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
                 _ => {}
             }
         }
+        self.revive_disks(&before, &after).await;
         self.settle_partition().await;
         self.unstick();
         self.changed(None);
@@ -152,6 +154,24 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
             format!("host {name} is absent"),
         );
         self.tell_gone(lost).await;
+    }
+
+    /// Hosts of disks that do not fail any more start again: a group that met an error takes nothing until it is opened anew.
+    async fn revive_disks(&self, before: &LabFaults, after: &LabFaults) {
+        let healed = |id: &DiskId| before.disk(*id).failing && !after.disk(*id).failing;
+        let hosts: Vec<(HostId, String)> = {
+            let state = self.state.borrow();
+            let Some(config) = &state.config else { return };
+            let ids: BTreeSet<HostId> =
+                config.disks.iter().filter(|disk| healed(&disk.id)).map(|disk| disk.host).collect();
+            let up = |host: &HostId| state.hosts.get(host).is_some_and(|run| run.up);
+            let hosts = config.hosts.iter().filter(|host| ids.contains(&host.id) && up(&host.id));
+            hosts.map(|host| (host.id, host.name.clone())).collect()
+        };
+        for (host, name) in hosts {
+            self.power_off(host, &name).await;
+            self.power_on(host, &name).await;
+        }
     }
 
     /// Tells objects that components went away: what they miss is marked before anything else is acknowledged.

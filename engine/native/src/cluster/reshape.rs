@@ -298,7 +298,10 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
             object.replacing.remove(&lost);
             object.replacing.remove(&component);
         });
-        replaced.map_err(error)
+        replaced.map_err(error)?;
+        // A lost component whose disk is back could not be removed through the object, which had given it up.
+        self.remove_orphans(id, &owner.descriptor()).await;
+        Ok(())
     }
 }
 

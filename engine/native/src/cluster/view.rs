@@ -204,9 +204,9 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
     fn disk_views(&self, state: &State) -> Vec<DiskView> {
         let Some(config) = &state.config else { return Vec::new() };
         let counts = self.directory.count_by_disk();
-        let promised = reserved(state);
+        let (promised, bad) = (reserved(state), bad_blocks(state));
         let mut views: Vec<DiskView> =
-            config.disks.iter().map(|disk| self.disk_view(state, disk, &counts, &promised)).collect();
+            config.disks.iter().map(|disk| self.disk_view(state, disk, &counts, &promised, &bad)).collect();
         views.sort_by(|a, b| (&a.host, &a.name).cmp(&(&b.host, &b.name)));
         views
     }
@@ -217,6 +217,7 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
         disk: &ConfigDisk,
         counts: &BTreeMap<DiskId, u32>,
         promised: &BTreeMap<DiskId, u64>,
+        bad: &BTreeMap<DiskId, u64>,
     ) -> DiskView {
         let run = state.disks.get(&disk.id);
         let label = run.and_then(|run| run.label.as_ref());
@@ -255,7 +256,7 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
             metadata_bytes: outside + usage.metadata_bytes,
             state: disk_state,
             components: counts.get(&disk.id).copied().unwrap_or(0),
-            checksum_errors: bad_blocks(state, disk.id),
+            checksum_errors: bad.get(&disk.id).copied().unwrap_or(0),
             faults: fault.words(),
         }
     }
@@ -372,14 +373,15 @@ fn reserved(state: &State) -> BTreeMap<DiskId, u64> {
     promised
 }
 
-fn bad_blocks(state: &State, disk: DiskId) -> u64 {
-    let owners = state.objects.values().filter_map(|object| object.owner.as_ref());
-    let on_disk = owners.flat_map(|owner| {
-        let descriptor = owner.descriptor();
-        let legs = descriptor.layout.legs().into_iter().filter(|leg| leg.disk == disk);
-        legs.map(|leg| owner.bad_blocks(leg.component)).collect::<Vec<_>>()
-    });
-    on_disk.sum()
+/// Blocks found bad since the start, by disk.
+fn bad_blocks(state: &State) -> BTreeMap<DiskId, u64> {
+    let mut bad = BTreeMap::new();
+    for owner in state.objects.values().filter_map(|object| object.owner.as_ref()) {
+        for leg in owner.descriptor().layout.legs() {
+            *bad.entry(leg.disk).or_default() += owner.bad_blocks(leg.component);
+        }
+    }
+    bad
 }
 
 fn host_view(

@@ -1,4 +1,5 @@
 //! A whole engine in a folder: a lab of files, clients over NBD, hosts that come and go.
+use super::offline;
 use super::start::Options;
 use crate::cluster::handle::NativeEngine;
 use crate::nbd::client::Client;
@@ -13,6 +14,8 @@ use model::view::{ObjectView, Snapshot};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+
+mod faults;
 
 const MIB: u64 = 1 << 20;
 /// Far above what anything here takes.
@@ -220,8 +223,7 @@ async fn everything_is_back_after_a_restart_and_after_an_import() {
     let fresh = tempfile::tempdir().expect("a folder");
     let paths = [lab.folder.join("lab")];
     let folder = fresh.path().to_owned();
-    let imported =
-        tokio::task::spawn_blocking(move || super::offline::import(&folder, &paths).map(|found| found.0));
+    let imported = tokio::task::spawn_blocking(move || offline::import(&folder, &paths).map(|found| found.0));
     assert_eq!(imported.await.expect("no panic").expect("imported"), "lab");
     let engine = NativeEngine::start(Options::new(fresh.path())).expect("starts");
     let snapshot = engine.snapshot().await.expect("answers");
@@ -310,153 +312,5 @@ async fn policies_and_volumes_keep_their_rules() {
     lab.run(Intent::DeletePolicy { name: "three".into() }).await;
     lab.run(Intent::DeleteVolume { id }).await;
     assert!(lab.snapshot().await.objects.is_empty());
-    lab.engine.shutdown().await.expect("stops");
-}
-
-#[tokio::test]
-async fn b5_parallel_thick_volumes_never_overbook() {
-    // 110 MiB disks take 3 thick components of 30 MiB and their structures, not 4: 9 places, 2 for each volume.
-    let mut lab = Lab::new(3, 110).await;
-    let thick = Policy { name: "thick".into(), object_space_reservation_percent: 100, ..Policy::built_in() };
-    lab.run(Intent::PutPolicy { policy: thick, expected_version: None, apply_now: false }).await;
-    for round in 0..3 {
-        let creates = (0..6u32).map(|number| {
-            let number = round * 10 + number;
-            let intent = Intent::CreateVolume {
-                id: ObjectId::from_random(id(5, number)),
-                name: format!("v{number}"),
-                size_bytes: 30 * MIB,
-                policy: Some("thick".into()),
-            };
-            lab.engine.apply(TaskId::from_random(id(8, number)), intent)
-        });
-        let results = futures_util::future::join_all(creates).await;
-        let made = results.iter().filter(|result| result.is_ok()).count();
-        assert_eq!(made, 4, "{results:?}");
-        let refused = results.iter().filter_map(|result| result.as_ref().err());
-        assert!(refused.clone().all(|error| matches!(error, EngineError::Unplaceable(_))), "{results:?}");
-        let snapshot = lab.snapshot().await;
-        assert!(snapshot.disks.iter().all(|disk| disk.used_bytes + disk.reserved_bytes <= disk.size_bytes));
-        for object in &snapshot.objects {
-            lab.run(Intent::DeleteVolume { id: object.uuid }).await;
-        }
-    }
-    lab.engine.shutdown().await.expect("stops");
-}
-
-#[tokio::test]
-async fn a6_a_missing_witness_is_added_when_a_third_host_joins() {
-    let mut lab = Lab::new(2, 128).await;
-    assert!(matches!(lab.create(1, "db", 16, None).await, Err(EngineError::Unplaceable(_))));
-    let forced = Policy { name: "forced".into(), force_provisioning: true, ..Policy::built_in() };
-    lab.run(Intent::PutPolicy { policy: forced, expected_version: None, apply_now: false }).await;
-    let applied = lab.create(1, "db", 16, Some("forced")).await.expect("forced");
-    assert_eq!(applied.warnings.len(), 1, "{applied:?}");
-    let made = lab.wait_health("db", ObjectHealth::ReducedCannotRebuild).await;
-    assert_eq!((hosts_of(&made).0.len(), made.tolerates_now), (2, 0));
-    let more = plan(&lab.folder, 3, 128);
-    let (hosts, claims) = (vec![more.hosts[2].clone()], vec![more.claims[2].clone()]);
-    lab.run(Intent::AddClaims { hosts, claims }).await;
-    let whole = lab.wait_health("db", ObjectHealth::Healthy).await;
-    assert_eq!((hosts_of(&whole).1, whole.tolerates_now), (vec!["h3".to_owned()], 1));
-    lab.engine.shutdown().await.expect("stops");
-}
-
-#[tokio::test]
-async fn faults_and_marks_are_kept_over_a_crash() {
-    let mut lab = Lab::new(3, 128).await;
-    lab.create(1, "db", 16, None).await.expect("made");
-    let (data, _) = hosts_of(&*lab.volume("db").await);
-    let client = lab.client("db").await;
-    client.write(0, &pattern(1, 65536), false).await.expect("written");
-    lab.fault(&data[0], Fault::PowerOff).await;
-    client.write(0, &pattern(2, 65536), false).await.expect("goes on");
-    drop(client);
-    // As kill -9: the engine thread ends without a stop.
-    let fresh = tempfile::tempdir().expect("a folder");
-    let dead =
-        std::mem::replace(&mut lab.engine, NativeEngine::start(Options::new(fresh.path())).expect("starts"));
-    drop(dead);
-    lab.engine = NativeEngine::start(Options::new(&lab.folder)).expect("starts again");
-    let waiting = lab.wait_health("db", ObjectHealth::ReducedWaiting).await;
-    assert!(waiting.accessible);
-    assert_eq!(lab.client("db").await.read(0, 65536).await.expect("readable"), pattern(2, 65536));
-    lab.fault(&data[0], Fault::PowerOn).await;
-    lab.wait_health("db", ObjectHealth::Healthy).await;
-    lab.fault(&data[1], Fault::PowerOff).await;
-    assert_eq!(lab.client("db").await.read(0, 65536).await.expect("readable"), pattern(2, 65536));
-    lab.engine.shutdown().await.expect("stops");
-}
-
-#[tokio::test]
-async fn a_deleted_volume_does_not_come_back_with_a_host() {
-    let mut lab = Lab::new(3, 128).await;
-    lab.create(1, "db", 16, None).await.expect("made");
-    let (data, _) = hosts_of(&*lab.volume("db").await);
-    lab.fault(&data[0], Fault::PowerOff).await;
-    let id = lab.volume("db").await.uuid;
-    lab.run(Intent::DeleteVolume { id }).await;
-    lab.fault(&data[0], Fault::PowerOn).await;
-    let gone = |snapshot: &Snapshot| {
-        snapshot.objects.is_empty() && snapshot.hosts.iter().all(|host| host.components == 0)
-    };
-    lab.wait_for("the last component goes", gone).await;
-    lab.restart().await;
-    assert!(lab.snapshot().await.objects.is_empty());
-    lab.create(2, "db", 16, None).await.expect("the name is free");
-    lab.engine.shutdown().await.expect("stops");
-}
-
-#[tokio::test]
-async fn a_rotten_block_is_read_from_the_other_copy_and_repaired() {
-    let mut lab = Lab::new(3, 128).await;
-    lab.create(1, "db", 16, None).await.expect("made");
-    let client = lab.client("db").await;
-    client.write(0, &pattern(5, 1 << 20), true).await.expect("written");
-    let view = lab.volume("db").await;
-    for (leaf, _) in view.tree.leaves().into_iter().filter(|(_, witness)| !witness).take(1) {
-        let fault =
-            Fault::Corrupt { object: Some(view.uuid), offset_bytes: Some(8192), length_bytes: Some(8192) };
-        let applied = lab.apply(Intent::InjectFault { target: FaultTarget::Disk(leaf.disk), fault }).await;
-        assert_eq!(applied.expect("flipped").applied.len(), 2);
-    }
-    for _ in 0..4 {
-        assert_eq!(client.read(0, 1 << 20).await.expect("readable"), pattern(5, 1 << 20));
-    }
-    let snapshot = lab.wait_for("the error is counted", |snapshot| {
-        snapshot.disks.iter().any(|disk| disk.checksum_errors > 0)
-    });
-    assert_eq!(find(&*snapshot.await, "db").health, ObjectHealth::Healthy);
-    lab.engine.shutdown().await.expect("stops");
-}
-
-#[tokio::test]
-async fn a_failed_disk_is_rebuilt_at_once_and_a_cut_off_host_is_absent() {
-    let mut lab = Lab::new(4, 128).await;
-    lab.create(1, "db", 16, None).await.expect("made");
-    let client = lab.client("db").await;
-    client.write(0, &pattern(7, 1 << 20), true).await.expect("written");
-    let view = lab.volume("db").await;
-    let (data, _) = hosts_of(&view);
-    let disk = view.tree.leaves()[0].0.disk;
-    let fault = Intent::InjectFault { target: FaultTarget::Disk(disk), fault: Fault::Fail };
-    lab.run(fault).await;
-    client.write(1 << 20, &pattern(8, 1 << 20), true).await.expect("goes on");
-    let moved = lab
-        .wait_for("the copy moves", |snapshot| {
-            let object = find(snapshot, "db");
-            object.health == ObjectHealth::Healthy && !hosts_of(object).0.contains(&data[0])
-        })
-        .await;
-    let (now, _) = hosts_of(find(&moved, "db"));
-    let others: Vec<String> =
-        (1..=4).map(|number| format!("h{number}")).filter(|host| *host != now[1]).collect();
-    lab.fault(&now[1], Fault::Partition { from: others }).await;
-    lab.wait_health("db", ObjectHealth::ReducedWaiting).await;
-    client.write(0, &pattern(9, 4096), true).await.expect("goes on");
-    lab.fault(&now[1], Fault::Heal).await;
-    lab.wait_health("db", ObjectHealth::Healthy).await;
-    lab.fault(&now[0], Fault::PowerOff).await;
-    assert_eq!(client.read(0, 4096).await.expect("readable"), pattern(9, 4096));
     lab.engine.shutdown().await.expect("stops");
 }
