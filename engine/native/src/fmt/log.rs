@@ -116,16 +116,10 @@ impl RecordKind {
 
 /// Record flags.
 pub mod flags {
-    /// The client asked for this write to be stable before its answer.
-    pub const FUA: u8 = 1;
     /// A resync or repair record that stands for blocks reading as zero; it has no payload.
     pub const HOLE: u8 = 2;
-    /// A configuration record that makes the component.
-    pub const CREATE: u8 = 4;
-    /// A zero record that gives the space back.
-    pub const MAY_FREE: u8 = 8;
     /// Every bit that has a meaning.
-    pub const ALL: u8 = FUA | HOLE | CREATE | MAY_FREE;
+    pub const ALL: u8 = HOLE;
 }
 
 /// One change of one component.
