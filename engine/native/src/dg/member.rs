@@ -45,8 +45,10 @@ pub(super) async fn run(
         }
         let idle = moved == 0;
         let elapsed = checked.elapsed() >= Duration::from_secs(core.cfg.checkpoint_seconds);
-        if (drain.is_some() || elapsed || checkpoint_pays(&core, index, idle)) && has_new(&core, member) {
-            checkpoint(&core, index).await;
+        let due = drain.is_some() || elapsed || checkpoint_pays(&core, index, idle);
+        let dirty = drain.is_some() && member.cap.is_dirty();
+        if due && (has_new(&core, member) || dirty) {
+            checkpoint(&core, index, dirty).await;
             checked = Instant::now();
         }
         if let Some(done) = drain.take() {
@@ -270,8 +272,8 @@ fn same_token(core: &Core, local: LocalId, from: u64, end: u64) -> (u64, Option<
     (to, token)
 }
 
-/// Makes what was applied durable, so that the tail may move.
-async fn checkpoint(core: &Rc<Core>, index: usize) {
+/// Makes what was applied durable, so that the tail may move; with `always` also when something holds the tail.
+async fn checkpoint(core: &Rc<Core>, index: usize, always: bool) {
     if core.flush().await.is_err() {
         return;
     }
@@ -279,7 +281,7 @@ async fn checkpoint(core: &Rc<Core>, index: usize) {
     let mark = {
         let state = core.state.borrow();
         let applied_batch = state.batches.applied(index, member.applied_batch.get(), state.durable);
-        if applied_batch <= member.applied_batch.get() {
+        if applied_batch <= member.applied_batch.get() && !always {
             return;
         }
         let comps = state.comps.iter().filter(|(_, comp)| comp.member == index);

@@ -201,6 +201,9 @@ impl LegWorld {
                 .await?;
             leg.sequence.end(oseq);
         }
+        // No owner leaves records unstable for long: they hold the tail of the log.
+        dg.flush().await?;
+        dg.set_stable(local, dg.max_oseq(local));
         Ok(())
     }
 
