@@ -25,3 +25,6 @@ pub mod http;
 pub mod router;
 pub mod service;
 pub mod web;
+
+#[cfg(test)]
+mod tests;
