@@ -75,30 +75,30 @@ fn in_cluster() -> Vec<Route> {
         post("/cluster/claims", Admin, c::claim).says("Add disk groups").takes::<c::ClaimsBody>().accepts(),
         post("/lab", Admin, c::plan_lab).says("Plan a lab").takes::<c::LabBody>().answers::<c::LabAnswer>(),
         post("/lab/faults", Operator, o::inject_fault).says("Break or heal something in a lab").takes::<o::FaultBody>().answers::<o::FaultAnswer>(),
-        get("/hosts", Viewer, c::hosts).says("Hosts").answers::<dto::List<dto::Host>>(),
+        get("/hosts", Viewer, c::hosts).says("Hosts").lists::<dto::Host>(),
         post("/hosts", Admin, c::add_host).says("Make a failure domain of this machine's disks").takes::<c::HostBody>().created(),
         get("/hosts/{name}", Viewer, c::host).says("A host").answers::<dto::Host>(),
         post("/hosts/{name}/maintenance", Operator, c::maintenance).says("Enter or leave maintenance").accepts(),
         get("/hosts/{name}/maintenance/precheck", Viewer, r::precheck).says("What maintenance would do").answers::<r::PrecheckAnswer>(),
         put("/fault-domains", Admin, c::set_fault_domains).says("Replace the fault domains").takes::<Vec<dto::HostGroup>>().answers::<dto::Cluster>(),
-        get("/disks", Viewer, c::disks).says("Disks").answers::<dto::List<dto::Disk>>(),
+        get("/disks", Viewer, c::disks).says("Disks").lists::<dto::Disk>(),
         post("/disks", Admin, c::add_disk).says("Add a file as a disk").takes::<c::FileDiskBody>().answers::<dto::Disk>().created(),
         post("/disks/{id}/retire", Operator, c::retire_disk).says("Empty a disk and let it go").accepts(),
         post("/disks/{id}/replace", Operator, c::retire_disk).says("Replace a disk").accepts(),
-        get("/policies", Viewer, p::all).says("Policies").answers::<dto::List<dto::PolicyItem>>(),
+        get("/policies", Viewer, p::all).says("Policies").lists::<dto::PolicyItem>(),
         post("/policies", Operator, p::add).says("Add a policy").takes::<dto::PolicyBody>().answers::<dto::PolicyItem>().created(),
         get("/policies/{name}", Viewer, p::get).says("A policy").answers::<dto::PolicyItem>(),
         put("/policies/{name}", Operator, p::replace).says("Change a policy").takes::<dto::PolicyBody>().answers::<dto::PolicyItem>(),
         delete("/policies/{name}", Operator, p::delete).says("Delete a policy").empty(),
         post("/policies/{name}/preview", Viewer, p::preview).says("What a change would need and move").takes::<dto::PolicyBody>().answers::<r::PreviewAnswer>(),
-        get("/volumes", Viewer, s::volumes).says("Volumes").answers::<dto::List<dto::Volume>>(),
+        get("/volumes", Viewer, s::volumes).says("Volumes").lists::<dto::Volume>(),
         post("/volumes", Operator, s::create).says("Make a volume").takes::<s::VolumeBody>().answers::<dto::Volume>().created(),
         get("/volumes/{name}", Viewer, s::get).says("A volume").answers::<dto::Volume>(),
         patch("/volumes/{name}", Operator, s::grow).says("Grow a volume").takes::<s::GrowBody>().answers::<dto::Volume>(),
         delete("/volumes/{name}", Operator, s::delete).says("Delete a volume and its data").empty(),
         put("/volumes/{name}/policy", Operator, s::set_policy).says("Give a volume another policy").takes::<s::PolicyName>().accepts(),
         post("/volumes/{name}/reapply", Operator, s::reapply).says("Apply the edited policy").accepts(),
-        get("/objects", Viewer, s::objects).says("Objects").answers::<dto::List<dto::Object>>(),
+        get("/objects", Viewer, s::objects).says("Objects").lists::<dto::Object>(),
         get("/objects/{id}", Viewer, s::object).says("An object with its tree").answers::<dto::Object>(),
         get("/capacity", Viewer, r::capacity).says("Capacity").answers::<r::CapacityAnswer>(),
         post("/what-if", Viewer, r::what_if).says("What failures would do").takes::<r::WhatIfBody>().answers::<r::WhatIfAnswer>(),
@@ -108,10 +108,10 @@ fn in_cluster() -> Vec<Route> {
         post("/scrub", Operator, o::scrub).says("Verify every byte").accepts(),
         get("/health", Viewer, r::health).says("Health checks"),
         get("/performance", Viewer, r::performance).says("One metric over time"),
-        get("/tasks", Viewer, o::tasks).says("Tasks, newest first").answers::<dto::List<dto::TaskItem>>(),
+        get("/tasks", Viewer, o::tasks).says("Tasks, newest first").lists::<dto::TaskItem>(),
         get("/tasks/{id}", Viewer, o::task).says("A task").answers::<dto::TaskItem>(),
         post("/tasks/{id}/cancel", Operator, o::cancel_task).says("Stop a task").answers::<dto::TaskItem>(),
-        get("/events", Viewer, o::events).says("Events, newest first").answers::<dto::List<o::EventItem>>(),
+        get("/events", Viewer, o::events).says("Events, newest first").lists::<o::EventItem>(),
         get("/licence", Viewer, c::licence).says("The licence in force").answers::<c::LicenceAnswer>(),
         put("/licence", Admin, c::put_licence).says("Enter a licence key").takes::<c::LicenceBody>().answers::<c::LicenceAnswer>(),
         get("/license", Viewer, c::licence).says("As /licence").answers::<c::LicenceAnswer>(),
@@ -124,9 +124,7 @@ fn in_cluster() -> Vec<Route> {
 fn process_wide() -> Vec<Route> {
     vec![
         get("/metrics", Viewer, api::metrics::metrics).says("Prometheus text"),
-        get("/api/v1/clusters", Viewer, api::cluster::all)
-            .says("Clusters")
-            .answers::<api::dto::List<api::dto::Cluster>>(),
+        get("/api/v1/clusters", Viewer, api::cluster::all).says("Clusters").lists::<api::dto::Cluster>(),
         get("/api/v1/openapi.json", Viewer, api::openapi::get).says("This document"),
     ]
 }
@@ -189,6 +187,14 @@ impl Route {
 
     fn answers<T: ToSchema>(self) -> Self {
         Self { answers: Some(schema_of::<T>), ..self }
+    }
+
+    fn lists<T: ToSchema>(self) -> Self {
+        let schema = |schemas: &mut Schemas| {
+            schema_of::<T>(schemas);
+            schema_of::<api::dto::List<T>>(schemas)
+        };
+        Self { answers: Some(schema), ..self }
     }
 
     fn accepts(self) -> Self {
