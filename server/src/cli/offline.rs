@@ -44,9 +44,15 @@ pub(super) fn check(args: &CheckArgs) -> Outcome {
     if !data.is_dir() {
         return Err(format!("{} is not there; name the data folder with --data", data.display()));
     }
-    let findings = crate::engines::check(&data, args.deep)?;
-    findings.iter().for_each(|finding| println!("{finding}"));
-    Ok(ExitCode::from(u8::from(!findings.is_empty())))
+    let checked = crate::engines::check(&data, args.deep)?;
+    checked.findings.iter().for_each(|finding| println!("{finding}"));
+    let verdict = if checked.findings.is_empty() {
+        "clean".into()
+    } else {
+        format!("{} findings", checked.findings.len())
+    };
+    println!("{}: {verdict}", checked.summary);
+    Ok(ExitCode::from(u8::from(!checked.findings.is_empty())))
 }
 
 pub(super) fn import(args: &ImportArgs) -> Outcome {
