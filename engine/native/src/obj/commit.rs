@@ -21,14 +21,6 @@ pub(super) type Turn<'a> = MutexGuard<'a, ()>;
 /// Attempts of one recovery: each one more loses a component, so more than an object has cannot help.
 const RECOVERY_ATTEMPTS: usize = 16;
 
-pub(super) fn loss_of_error(error: StoreError) -> Loss {
-    match error {
-        StoreError::Gone => Loss::Away,
-        StoreError::Failed => Loss::Failed,
-        StoreError::NoSpace => Loss::Behind(u64::MAX),
-    }
-}
-
 impl<S: Store> Owner<S> {
     /// The components went away (host down, disk pulled): marks them before anything is acknowledged without them.
     pub async fn legs_gone(&self, components: &[ComponentId]) {
@@ -57,13 +49,16 @@ impl<S: Store> Owner<S> {
         self.recover().await
     }
 
-    /// A component failed a request: it is given up and marked. `Err`: the object is blocked, the request must wait.
+    /// A component failed a request and was given up: it is marked. `Err`: the object is blocked, the request must wait.
     pub(super) async fn leg_failed(
         &self,
         member: &Rc<Member<S>>,
         error: StoreError,
     ) -> Result<(), Inaccessible> {
-        member.detach(loss_of_error(error));
+        if error == StoreError::NoSpace {
+            // Another leg took the write: this one is behind.
+            member.detach(Loss::Behind(u64::MAX));
+        }
         if on(Mutant::AckBeforeStaleMark) {
             let owner = self.clone();
             tokio::task::spawn_local(async move {
@@ -161,15 +156,13 @@ impl<S: Store> Owner<S> {
     async fn store_descriptor(&self, member: &Rc<Member<S>>, csn: (u64, u64), bytes: Rc<[u8]>) -> bool {
         let limit = self.0.config.reply_timeout;
         let request = member.run_any(async |store| store.commit_descriptor(csn, bytes).await);
-        let error = match tokio::time::timeout(limit, request).await {
-            Ok(Ok(())) => return true,
-            Ok(Err(error)) => error,
-            Err(_) => StoreError::Gone,
-        };
-        if member.is_attached() {
-            member.detach(loss_of_error(error));
+        match tokio::time::timeout(limit, request).await {
+            Ok(stored) => stored.is_ok(),
+            Err(_) => {
+                member.detach(Loss::Away);
+                false
+            }
         }
-        false
     }
 
     /// Puts a descriptor in force again and makes the current legs equal. Does nothing when the object is served.
@@ -225,7 +218,19 @@ impl<S: Store> Owner<S> {
         });
         self.commit(turn, wanted).await?;
         self.forgive_attached();
-        Ok(self.roll_forward(stable).await.is_ok())
+        let lost = self.lost_unflushed();
+        let equal = self.roll_forward(stable).await.is_ok();
+        if equal {
+            self.0.losses.set(self.0.losses.get() + u64::from(lost));
+            self.0.running.borrow().values().for_each(|member| member.forget_stored());
+        }
+        Ok(equal)
+    }
+
+    /// Whether acknowledged writes are gone: in some group no current leg has all that it stored.
+    fn lost_unflushed(&self) -> bool {
+        let kept = |leg: &super::route::RouteLeg<S>| leg.current && leg.member.kept_all(self.0.seq.stable());
+        self.route().groups.iter().any(|legs| !legs.iter().any(kept))
     }
 
     /// The highest sequence that a sound current leg, or this run, knows to be stable.

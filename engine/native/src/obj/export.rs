@@ -10,10 +10,9 @@ impl From<ObjError> for ExportError {
             ObjError::OutOfRange => Self::Invalid,
             ObjError::NoSpace => Self::NoSpace,
             ObjError::Deleted => Self::Shutdown,
-            ObjError::Inaccessible(_) | ObjError::Lost(_) | ObjError::Layout(_) | ObjError::Aborted => {
-                Self::Io
-            }
             ObjError::Refused(_) => Self::NotPermitted,
+            ObjError::Inaccessible(_) | ObjError::Lost(_) | ObjError::UnflushedLost => Self::Io,
+            ObjError::Layout(_) | ObjError::Aborted => Self::Io,
         }
     }
 }

@@ -32,6 +32,9 @@ pub enum ObjError {
     /// No good copy of this block is left; its neighbours are not affected.
     #[error("no good copy of block {0} is left")]
     Lost(u64),
+    /// Every current copy of some writes lost power before they were flushed: they were acknowledged and are gone.
+    #[error("writes that were not flushed are lost: every copy lost power")]
+    UnflushedLost,
     /// The object is deleted.
     #[error("the object is deleted")]
     Deleted,
@@ -136,6 +139,9 @@ pub(super) struct Inner<S: Store> {
     pub access_changed: Notify,
     /// Rises with every recovery: a resync that began before is over.
     pub recoveries: Cell<u64>,
+    /// How often acknowledged writes were lost before their flush, and of how many a flush has told.
+    pub losses: Cell<u64>,
+    pub losses_told: Cell<u64>,
     pub dirty_bytes: Cell<u64>,
     pub auto_flush_armed: Cell<bool>,
     pub resyncs: RefCell<BTreeMap<ComponentId, Rc<Progress>>>,
@@ -203,6 +209,8 @@ impl<S: Store> Owner<S> {
             access: RefCell::new(Access::Blocked(Inaccessible::NoMajority { present: 0, total: 0 })),
             access_changed: Notify::new(),
             recoveries: Cell::default(),
+            losses: Cell::default(),
+            losses_told: Cell::default(),
             dirty_bytes: Cell::default(),
             auto_flush_armed: Cell::default(),
             resyncs: RefCell::default(),

@@ -250,7 +250,7 @@ impl<S: Store> Owner<S> {
 
     /// Extents before `extent` are done: a later run looks there only at what changed since.
     async fn save_cursor(&self, run: &Run, extent: u64) -> Result<(), ObjError> {
-        self.flush().await?;
+        self.flush_untold().await?;
         let oseq = self.0.seq.stable();
         let lost = run.progress.lost.borrow().clone();
         self.change_leg(run, |leg| {

@@ -3,6 +3,7 @@
 //! Acknowledged writes are on every current leg, writes that were under way on some: giving all of them what one has makes
 //! the legs equal and loses nothing. Records keep their sequence, so doing it again changes nothing.
 use super::owner::Owner;
+use super::quorum::Loss;
 use super::route::{Member, RouteLeg};
 use super::store::{Append, Change, DATA_BLOCKS_MAX, ReadRun, Store, StoreError, Unsettled};
 use crate::fmt::crc32c;
@@ -55,7 +56,9 @@ impl<S: Store> Owner<S> {
         request: impl AsyncFnOnce(S) -> Result<T, StoreError>,
     ) -> Result<T, LegLost> {
         member.run(request).await.map_err(|error| {
-            member.detach(super::commit::loss_of_error(error));
+            if error == StoreError::NoSpace {
+                member.detach(Loss::Behind(u64::MAX));
+            }
             LegLost
         })
     }

@@ -23,6 +23,10 @@ pub struct Member<S> {
     /// The damage of the store as attached is not yet dealt with.
     untrusted: Cell<bool>,
     gone: Notify,
+    /// Rises with every attachment: a request of an earlier one says nothing about the present.
+    attachment: Cell<u64>,
+    /// The record that it stored last: (block, sequence). Logs survive as a prefix, so with it everything survived.
+    last: Cell<Option<(u64, u64)>>,
     /// Requests under way at it.
     pub outstanding: Cell<u32>,
     /// Blocks found bad on it since it was opened.
@@ -37,6 +41,8 @@ impl<S: Store> Member<S> {
             missed: Cell::default(),
             untrusted: Cell::new(true),
             gone: Notify::new(),
+            attachment: Cell::default(),
+            last: Cell::default(),
             outstanding: Cell::default(),
             bad_blocks: Cell::default(),
         }
@@ -75,7 +81,25 @@ impl<S: Store> Member<S> {
 
     pub(super) fn attach(&self, store: S) {
         *self.store.borrow_mut() = Some(store);
+        self.attachment.set(self.attachment.get() + 1);
         self.untrusted.set(true);
+    }
+
+    pub(super) fn stored(&self, block: u64, oseq: u64) {
+        self.last.set(Some((block, oseq)));
+    }
+
+    pub(super) fn forget_stored(&self) {
+        self.last.set(None);
+    }
+
+    /// Whether everything that it stored in this run of the program is still there, as attached now.
+    pub(super) fn kept_all(&self, stable: u64) -> bool {
+        let Some((block, oseq)) = self.last.get().filter(|(_, oseq)| *oseq > stable) else { return true };
+        let covers = |run: super::store::Unsettled| {
+            (run.block..run.block + run.nblk).contains(&block) && run.oseq >= oseq
+        };
+        self.attached().is_some_and(|store| store.unsettled(stable).into_iter().any(covers))
     }
 
     /// Gives the component up: requests waiting for it fail at once.
@@ -87,7 +111,8 @@ impl<S: Store> Member<S> {
         self.gone.notify_waiters();
     }
 
-    /// Runs a request at the component; it ends with [`StoreError::Gone`] when the component is given up meanwhile.
+    /// Runs a request at the component; it ends with [`StoreError::Gone`] when the component is given up meanwhile. A component
+    /// that is away or failed is given up.
     pub async fn run<T>(
         &self,
         request: impl AsyncFnOnce(S) -> Result<T, StoreError>,
@@ -100,6 +125,7 @@ impl<S: Store> Member<S> {
         &self,
         request: impl AsyncFnOnce(S) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
+        let attachment = self.attachment.get();
         let gone = self.gone.notified();
         let Some(store) = self.attached() else { return Err(StoreError::Gone) };
         self.outstanding.set(self.outstanding.get() + 1);
@@ -109,6 +135,12 @@ impl<S: Store> Member<S> {
             () = gone => Err(StoreError::Gone),
         };
         self.outstanding.set(self.outstanding.get() - 1);
+        // Before anything else runs, so that a component that returns meanwhile is not given up for its past.
+        match &result {
+            Err(StoreError::Gone) if attachment == self.attachment.get() => self.detach(Loss::Away),
+            Err(StoreError::Failed) if attachment == self.attachment.get() => self.detach(Loss::Failed),
+            _ => {}
+        }
         result
     }
 }

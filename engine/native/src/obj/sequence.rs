@@ -44,6 +44,9 @@ pub struct Sequencer {
     next: Cell<u64>,
     stable: Cell<u64>,
     acked_max: Cell<u64>,
+    /// How many writes were acknowledged, and how many of them before the last flush that ended well began.
+    acks: Cell<u64>,
+    flushed_acks: Cell<u64>,
     /// Assigned numbers from the lowest that is not over: (number, over).
     under_way: RefCell<VecDeque<(u64, bool)>>,
 }
@@ -57,6 +60,8 @@ impl Sequencer {
             next: Cell::new(next),
             stable: Cell::new(0),
             acked_max: Cell::new(0),
+            acks: Cell::new(0),
+            flushed_acks: Cell::new(0),
             under_way: RefCell::default(),
         }
     }
@@ -72,6 +77,7 @@ impl Sequencer {
     /// The write `oseq` is acknowledged.
     pub fn acknowledge(&self, oseq: u64) {
         self.acked_max.set(self.acked_max.get().max(oseq));
+        self.acks.set(self.acks.get() + 1);
         self.give_up(oseq);
     }
 
@@ -104,9 +110,19 @@ impl Sequencer {
         self.stable.set(self.stable.get().max(oseq));
     }
 
-    /// Whether nothing was written since the last flush.
+    /// How many writes were acknowledged so far: what a flush that begins now covers.
+    pub fn acks(&self) -> u64 {
+        self.acks.get()
+    }
+
+    /// A flush that began after `acks` acknowledgements ended well.
+    pub fn flushed(&self, acks: u64) {
+        self.flushed_acks.set(self.flushed_acks.get().max(acks));
+    }
+
+    /// Whether nothing was acknowledged since the last flush. The low-water mark cannot tell: an older write may hold it down.
     pub fn is_clean(&self) -> bool {
-        self.low_water() == self.stable.get()
+        self.acks.get() == self.flushed_acks.get()
     }
 }
 
@@ -131,6 +147,18 @@ mod tests {
         assert_eq!(sequencer.low_water(), base);
         sequencer.acknowledge(first);
         assert_eq!(sequencer.low_water(), second);
+    }
+
+    #[test]
+    fn acknowledged_write_above_the_low_water_mark_is_not_clean() {
+        let sequencer = Sequencer::new(Boot::new(1));
+        let _older = sequencer.assign();
+        let newer = sequencer.assign();
+        sequencer.raise_stable(sequencer.low_water());
+        sequencer.acknowledge(newer);
+        assert!(!sequencer.is_clean());
+        sequencer.flushed(sequencer.acks());
+        assert!(sequencer.is_clean());
     }
 
     #[test]

@@ -126,8 +126,20 @@ impl<S: Store> Owner<S> {
         self.apply(lock, &Op::hole(change, &blocks), fua, deadline).await
     }
 
-    /// Makes every write acknowledged before this call stable on every current leg.
+    /// Makes every write acknowledged before this call stable on every current leg. When all of them lost power before a flush,
+    /// so that acknowledged writes are gone, the flushes under way and the next one say so.
     pub async fn flush(&self) -> Result<(), ObjError> {
+        let told = self.0.losses_told.get();
+        let result = self.flush_untold().await;
+        if self.0.losses.get() > told {
+            self.0.losses_told.set(self.0.losses.get());
+            return Err(ObjError::UnflushedLost);
+        }
+        result
+    }
+
+    /// A flush that no client waits for.
+    pub(super) async fn flush_untold(&self) -> Result<(), ObjError> {
         let deadline = self.deadline();
         loop {
             self.wait_open(deadline).await?;
@@ -135,10 +147,11 @@ impl<S: Store> Owner<S> {
                 return Ok(());
             }
             let route = self.route();
-            let stable = self.0.seq.low_water();
+            let (stable, acks) = (self.0.seq.low_water(), self.0.seq.acks());
             let dirty = self.0.dirty_bytes.replace(0);
             if self.flush_legs(&route).await.is_ok() {
                 self.settle_stable(&route, stable);
+                self.0.seq.flushed(acks);
                 return Ok(());
             }
             self.0.dirty_bytes.set(self.0.dirty_bytes.get() + dirty);
@@ -244,7 +257,7 @@ impl<S: Store> Owner<S> {
 
     /// A disk is full: what clients have freed may not be given back yet.
     async fn make_room(&self, route: &Route<S>, op: &Op) -> Result<(), ObjError> {
-        self.flush().await?;
+        self.flush_untold().await?;
         for segment in route.map.segments(op.block, op.nblk, u64::MAX) {
             for leg in &route.groups[segment.group] {
                 // A leg that fails here fails its append too.
@@ -258,7 +271,11 @@ impl<S: Store> Owner<S> {
     async fn fan_out(&self, parts: Vec<Part<S>>, oseq: u64) -> Result<(), Inaccessible> {
         let appends = parts.into_iter().map(async |Part { member, mut append }| {
             append.oseq = oseq;
+            let block = append.block;
             let result = member.run(async |store| store.append(append).await).await;
+            if result.is_ok() {
+                member.stored(block, oseq);
+            }
             result.err().map(|error| (member, error))
         });
         for (member, error) in join_all(appends).await.into_iter().flatten() {
@@ -311,7 +328,7 @@ impl<S: Store> Owner<S> {
                 inner.auto_flush_armed.set(false);
             }
             // An error means that the object is blocked or deleted: recovery flushes, or nothing is left to flush.
-            let _ = Owner(inner).flush().await;
+            let _ = Owner(inner).flush_untold().await;
         });
     }
 }

@@ -24,6 +24,8 @@ struct Rec {
     block: u64,
     oseq: u64,
     data: Option<IoBuf>,
+    /// Place in the log, from 1.
+    place: u64,
 }
 
 /// How long requests of one component take.
@@ -43,7 +45,8 @@ pub struct Part {
     life: Cell<u64>,
     up: Cell<bool>,
     log: RefCell<Vec<Rec>>,
-    durable: Cell<usize>,
+    appended: Cell<u64>,
+    durable: Cell<u64>,
     cap: RefCell<BTreeMap<u64, Rec>>,
     pending: RefCell<BTreeMap<u64, Vec<Rec>>>,
     next_pending: Cell<u64>,
@@ -85,23 +88,23 @@ impl Part {
     }
 
     fn destage(&self) {
-        let stable = self.stable.get();
-        let mut kept = Vec::new();
-        let mut durable = 0;
-        for (index, rec) in self.log.take().into_iter().enumerate() {
-            let flushed = index < self.durable.get();
-            if flushed && rec.oseq <= stable {
-                let cap = &mut *self.cap.borrow_mut();
-                if cap.get(&rec.block).is_none_or(|old| old.oseq <= rec.oseq) {
-                    cap.insert(rec.block, rec);
-                }
-            } else {
-                durable += usize::from(flushed);
-                kept.push(rec);
+        let (stable, durable) = (self.stable.get(), self.durable.get());
+        let (ready, kept) =
+            self.log.take().into_iter().partition(|rec| rec.place <= durable && rec.oseq <= stable);
+        *self.log.borrow_mut() = kept;
+        let ready: Vec<Rec> = ready;
+        for rec in ready {
+            let cap = &mut *self.cap.borrow_mut();
+            if cap.get(&rec.block).is_none_or(|old| old.oseq <= rec.oseq) {
+                cap.insert(rec.block, rec);
             }
         }
-        *self.log.borrow_mut() = kept;
-        self.durable.set(durable);
+    }
+
+    fn push(&self, mut rec: Rec) {
+        self.appended.set(self.appended.get() + 1);
+        rec.place = self.appended.get();
+        self.log.borrow_mut().push(rec);
     }
 
     fn crash(&self, kind: Crash, env: &Env) {
@@ -109,17 +112,21 @@ impl Part {
         self.up.set(false);
         for (_, records) in self.pending.take() {
             if env.chance(1, 2) {
-                self.log.borrow_mut().extend(records);
+                records.into_iter().for_each(|rec| self.push(rec));
             }
         }
         if kind == Crash::Power {
-            let len = self.log.borrow().len();
-            let keep = self.durable.get() + env.below((len - self.durable.get()) as u64 + 1) as usize;
-            self.log.borrow_mut().truncate(keep);
+            let kept = self.durable.get() + env.below(self.appended.get() - self.durable.get() + 1);
+            self.log.borrow_mut().retain(|rec| rec.place <= kept);
             self.stable.set(self.stable_durable.get());
         }
         // Recovery of a group ends with a flush of its log.
-        self.durable.set(self.log.borrow().len());
+        self.durable.set(self.appended.get());
+    }
+
+    /// What is under way never lands.
+    pub fn forget_pending(&self) {
+        self.pending.take();
     }
 
     /// Value of a block as the tests write it: its first eight bytes.
@@ -206,7 +213,7 @@ impl Store for MemStore {
                 IoBuf::copy_of(&bytes[at..at + BLOCK])
             });
             assert!(append.change != Change::Data || data.is_some());
-            Rec { block: append.block + index, oseq: append.oseq, data }
+            Rec { block: append.block + index, oseq: append.oseq, data, place: 0 }
         };
         let records: Vec<_> = (0..append.nblk).map(record).collect();
         self.check()?;
@@ -221,17 +228,16 @@ impl Store for MemStore {
                 self.part.room.set(self.part.room.get().saturating_sub(1));
             }
             self.part.bad.borrow_mut().remove(&rec.block);
-            self.part.log.borrow_mut().push(rec);
+            self.part.push(rec);
         }
         Ok(())
     }
 
     async fn flush(&self) -> Result<(), StoreError> {
         self.check()?;
-        let upto = self.part.log.borrow().len();
+        let upto = self.part.appended.get();
         let stable = self.part.stable.get();
         self.wait(|latency| latency.flush).await?;
-        let upto = upto.min(self.part.log.borrow().len());
         self.part.durable.set(self.part.durable.get().max(upto));
         self.part.stable_durable.set(self.part.stable_durable.get().max(stable));
         Ok(())
@@ -245,13 +251,15 @@ impl Store for MemStore {
     }
 
     async fn read(&self, block: u64, nblk: u64) -> Result<Vec<ReadRun>, StoreError> {
-        self.wait(|latency| latency.read).await?;
+        // What is there when the request comes; the answer takes its time.
         let run = |block| match self.part.newest(block).and_then(|rec| rec.data) {
             _ if self.part.bad.borrow().contains(&block) => ReadRun::Bad(1),
             Some(data) => ReadRun::Data(data),
             None => ReadRun::Zero(1),
         };
-        Ok((block..block + nblk).map(run).collect())
+        let runs = (block..block + nblk).map(run).collect();
+        self.wait(|latency| latency.read).await?;
+        Ok(runs)
     }
 
     async fn block_status(&self, block: u64, nblk: u64) -> Result<Vec<(u64, bool)>, StoreError> {

@@ -2,6 +2,9 @@
 mod address;
 mod bytes;
 mod mem;
+mod random;
+mod reshape;
+mod rules;
 
 use crate::mutant::Mutant;
 
@@ -9,7 +12,6 @@ use crate::mutant::Mutant;
 type Verdict = Result<(), String>;
 
 /// The scenario holds; with the feature `mutants` it also notices when the rule is missing.
-#[cfg(any())]
 fn rule(mutant: Mutant, scenario: impl AsyncFn() -> Verdict) {
     assert_eq!(mem::run(&scenario), Ok(()));
     dies(mutant, &scenario);
