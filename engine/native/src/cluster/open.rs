@@ -145,6 +145,8 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
         self.update_partition();
         self.open_groups(None).await;
         self.open_objects(self.directory.objects()).await;
+        // The votes of the objects may give the side to others than the number of hosts did.
+        self.settle_partition().await;
         if let Some(seconds) = self.settings.repair_delay_seconds
             && let Err(error) = self.change_config(|config| config.repair_delay_seconds = seconds).await
         {

@@ -278,7 +278,7 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
         (lost, back)
     }
 
-    async fn settle_partition(&self) {
+    pub(super) async fn settle_partition(&self) {
         let (lost, back) = self.update_partition();
         let groups_of = |hosts: &[HostId]| -> BTreeSet<_> {
             let of = self.directory.groups().into_iter().filter(|(_, host)| hosts.contains(host));
