@@ -237,12 +237,13 @@ pub async fn live(app: &App, cluster: &Cluster) -> Result<String, AppError> {
 
 #[derive(Template)]
 #[template(
-    source = r##"<hx-partial hx-target="#top-tasks .word" hx-swap="innerHTML">{{ tasks }}</hx-partial><hx-partial hx-target="#top-alerts" hx-swap="innerHTML"><svg class="i" aria-hidden="true"><use href="{{ crate::http::assets::asset("icons.svg") }}#bell"/></svg>{% if alerts > 0 %}<span class="count">{{ alerts }}</span>{% endif %}</hx-partial>"##,
+    source = r##"<hx-partial hx-target="#top-tasks .word" hx-swap="innerHTML">{{ tasks }}</hx-partial><hx-partial hx-target="#top-alerts" hx-swap="innerHTML"><svg class="i" aria-hidden="true"><use href="{{ crate::http::assets::asset("icons.svg") }}#bell"/></svg>{% if alerts > 0 %}<span class="hidden-text">Alerts: </span><span class="count">{{ alerts }}</span>{% else %}<span class="hidden-text">No alerts</span>{% endif %}</hx-partial><hx-partial hx-target="#cluster-name" hx-swap="innerHTML">{{ cluster }}</hx-partial>"##,
     ext = "html"
 )]
 struct Counts {
     tasks: String,
     alerts: u64,
+    cluster: String,
 }
 
 /// The counts in the top bar.
@@ -252,6 +253,10 @@ struct Counts {
 pub fn live_counts(cluster: &Cluster) -> Result<String, AppError> {
     let mut shell = Shell::default();
     shell.count(&cluster.projected.borrow());
-    let counts = Counts { tasks: format::plural(shell.tasks_running, "task"), alerts: shell.alerts };
+    let counts = Counts {
+        tasks: format::plural(shell.tasks_running, "task"),
+        alerts: shell.alerts,
+        cluster: shell.cluster,
+    };
     counts.render().map_err(AppError::internal)
 }

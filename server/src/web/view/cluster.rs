@@ -94,7 +94,7 @@ pub fn banner(snapshot: &Snapshot, now: Timestamp) -> Explain {
         let word = format!("Look at {}", worst.name);
         explain.actions.push(Action::new(word, format!("/volumes/{}", worst.name), "database"));
     } else if away.is_empty() {
-        explain.text.push(format!("All of {all} are online and as redundant as their policies say."));
+        explain.text.push(format!("{all}: online and as redundant as promised."));
     }
     let first = hurt.iter().filter_map(|object| object.repair_at).min();
     explain.deadline = first.map(|at| Deadline {
@@ -141,7 +141,7 @@ fn next(snapshot: &Snapshot, noun: &str) -> Vec<Outcome> {
         ));
     }
     if safe > 0 {
-        outcomes.push(Outcome::new(Tone::Healthy, format::plural(safe as u64, "volume"), "Stay online"));
+        outcomes.push(Outcome::new(Tone::Healthy, format::plural(safe as u64, "volume"), "Online as before"));
     }
     outcomes
 }

@@ -235,12 +235,14 @@ fn way_back(snapshot: &Snapshot, object: &ObjectView, now: Timestamp) -> Vec<Out
             .filter(|(leaf, witness)| !witness && leaf.state == ComponentState::Absent)
             .map(|(leaf, _)| leaf.used_bytes)
             .sum();
+        // An absent part does not report what it holds: the copies that are there do.
+        let missing = if missing == 0 { object.used_bytes } else { missing };
         let when = format::when(at, now);
         let title = format!("Otherwise: from {} UTC on", when.clock);
         back.push(Outcome::new(
             Tone::Absent,
             title,
-            format!("{} are copied to another fault domain", format::bytes(missing)),
+            format!("About {} are copied to another fault domain", format::bytes(missing)),
         ));
     }
     back

@@ -60,7 +60,7 @@ pub struct Query {
     show: String,
 }
 
-fn fact_list(snapshot: &Snapshot, object: &ObjectView, now: Timestamp) -> Vec<Fact> {
+fn fact_list(snapshot: &Snapshot, object: &ObjectView) -> Vec<Fact> {
     let noun = explain::noun(snapshot);
     let policy = snapshot.policies.iter().find(|policy| policy.name == object.policy);
     let policy_words = policy.map(|policy| words::policy(policy, noun)).unwrap_or_default();
@@ -78,7 +78,6 @@ fn fact_list(snapshot: &Snapshot, object: &ObjectView, now: Timestamp) -> Vec<Fa
         Fact::bytes("Space on disks", object.used_raw_bytes).note(factor),
         Fact::chip("Policy kept", compliance.tone, compliance.word),
         Fact::id("Object", &object.uuid.0),
-        Fact::new("Seen", format::when(snapshot.taken_at, now).clock + " UTC"),
     ]
 }
 
@@ -187,7 +186,7 @@ async fn build(
     Ok(ShowPage {
         trail: parts::crumbs(&[("Volumes", "/volumes")], &name),
         chip: words::health(object.health),
-        fact_list: fact_list(&snapshot, object, now),
+        fact_list: fact_list(&snapshot, object),
         banner: explain::explain(&snapshot, object, now),
         components: format::plural(leaves, "component"),
         rows: placement::raid_rows(&snapshot, object, now),
