@@ -78,6 +78,11 @@ impl Group {
         self.log_bytes / BLOCK_BYTES
     }
 
+    /// Longest batch, blocks.
+    pub fn batch_blocks(&self) -> u64 {
+        self.config.batch_blocks_max as u64
+    }
+
     /// Where it stands, for a report.
     pub fn describe(&self) -> String {
         let log = self.dg.as_ref().map(Dg::log_usage);
