@@ -43,3 +43,7 @@ impl Scenario {
         })
     }
 }
+
+#[cfg(test)]
+#[path = "scenarios_tests.rs"]
+mod tests;
