@@ -28,3 +28,38 @@ fn one_seed_is_one_history() {
         assert_ne!(scenario.run(3), scenario.run(4), "{name}");
     }
 }
+
+/// Found and not yet mended: a request that spans batches of a full log waits for itself, since the stable records that its
+/// first part replaced keep the log and can no longer be applied.
+#[test]
+#[ignore = "a request over several batches can wait for itself when the log is full"]
+fn full_log_never_waits_for_itself() {
+    passes("object", [50, 60, 92, 113, 127, 133, 147]);
+}
+
+/// Found and not yet mended: an acknowledged trim is forgotten and its block shows what it held before.
+#[test]
+#[ignore = "an acknowledged trim is forgotten"]
+fn acknowledged_trim_is_kept() {
+    passes("object", [120]);
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn mutants_are_noticed() {
+    use crate::mutant::{Mutant, set};
+    let known = [
+        (Mutant::SkipLogFlush, "leg", 10),
+        (Mutant::NoRollForward, "object", 14),
+        (Mutant::EarlyRangeUnlock, "object", 0),
+        (Mutant::AckBeforeStaleMark, "object", 5),
+    ];
+    for (mutant, name, seed) in known {
+        let scenario = Scenario::named(name).expect("a scenario");
+        assert!(scenario.run(seed).is_ok(), "{name} seed {seed} without {mutant:?}");
+        set(Some(mutant));
+        let verdict = scenario.run(seed);
+        set(None);
+        assert!(verdict.is_err(), "{mutant:?} lives through {name} seed {seed}");
+    }
+}
