@@ -45,14 +45,13 @@ fn check_can(cluster: &Cluster, policy: &Policy) -> Result<(), AppError> {
         ("iops-limit", "an I/O limit", policy.iops_limit.is_some()),
         ("sites", "site tolerance", policy.site_tolerance != SiteTolerance::None),
     ];
-    for (name, words, _) in asked.into_iter().filter(|(name, _, asked)| *asked && !can.can(name)) {
-        let why = can.features.get(name).and_then(|feature| feature.why_not.clone());
-        let text = why.unwrap_or_else(|| {
-            format!("{words} is not there yet on this cluster; it comes with a later release")
-        });
-        return Err(AppError::NotYet(text));
-    }
-    Ok(())
+    let missing = asked.into_iter().find(|(name, _, asked)| *asked && !can.can(name));
+    let Some((name, words, _)) = missing else { return Ok(()) };
+    let why = can.features.get(name).and_then(|feature| feature.why_not.clone());
+    let text = why.unwrap_or_else(|| {
+        format!("{words} is not there yet on this cluster; it comes with a later release")
+    });
+    Err(AppError::NotYet(text))
 }
 
 fn check(cluster: &Cluster, policy: &Policy) -> Result<(), AppError> {
