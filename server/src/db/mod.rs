@@ -18,6 +18,9 @@ pub mod tokens;
 pub mod users;
 pub mod views;
 
+/// Connections to one database file.
+pub type Pool = SqlitePool;
+
 /// Longest wait for another writer before `database is locked`.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Connections to one file. SQLite has one writer; more only help readers.
@@ -39,7 +42,7 @@ pub enum DbError {
     },
     /// The file is of another version.
     #[error(
-        "{path} was made by another version of Millpond; use that version, or move the file away (users and history go with it, no data does)"
+        "{path} was made by another version of Millpond; use that version, or move the file away (no data is in it, users and history are)"
     )]
     Version {
         /// Which.

@@ -324,7 +324,7 @@ pub async fn token_actor(app: &App, secret: &str) -> Result<Actor, AppError> {
 /// # Errors
 /// [`AppError::Invalid`] on `name`.
 pub async fn create_token(
-    console: &sqlx::SqlitePool,
+    console: &crate::db::Pool,
     rng: &dyn Rng,
     now: model::units::Timestamp,
     name: &str,
@@ -342,7 +342,7 @@ pub async fn create_token(
 /// # Errors
 /// [`AppError::Invalid`] on `name` or `password`; [`AppError::Conflict`] when the name is taken.
 pub async fn add_user(
-    console: &sqlx::SqlitePool,
+    console: &crate::db::Pool,
     passwords: &Passwords,
     now: model::units::Timestamp,
     name: &str,
@@ -363,7 +363,7 @@ pub async fn add_user(
 /// # Errors
 /// [`AppError::Invalid`] on `password`; [`AppError::NotFound`].
 pub async fn reset_user(
-    console: &sqlx::SqlitePool,
+    console: &crate::db::Pool,
     passwords: &Passwords,
     name: &str,
     role: Option<Role>,

@@ -186,9 +186,9 @@ mod tests {
         let json = br#"{"blockdevices": [
             {"path": "/dev/sda", "size": 1000204886016, "rota": true, "type": "disk", "model": "WDC WD10 ", "serial": "X1",
              "fstype": null, "mountpoints": [null], "children": [
-                {"path": "/dev/sda1", "size": 1, "rota": true, "type": "part", "model": null, "serial": null, "fstype": "ext4", "mountpoints": ["/"]}]},
-            {"path": "/dev/sr0", "size": 1, "rota": true, "type": "rom", "model": null, "serial": null, "fstype": null, "mountpoints": [null]},
-            {"path": "/dev/nvme0n1", "size": 512, "rota": false, "type": "disk", "model": null, "serial": null, "fstype": null, "mountpoints": [null]}]}"#;
+                {"path": "/dev/sda1", "size": 1, "rota": true, "type": "part", "fstype": "ext4", "mountpoints": ["/"]}]},
+            {"path": "/dev/sr0", "size": 1, "rota": true, "type": "rom", "mountpoints": [null]},
+            {"path": "/dev/nvme0n1", "size": 512, "rota": false, "type": "disk", "model": null, "mountpoints": [null]}]}"#;
         let devices = parse(json).unwrap();
         assert_eq!(devices.len(), 2);
         assert_eq!((devices[0].media, devices[1].media), (Media::Hdd, Media::Flash));
