@@ -90,7 +90,7 @@ fn in_cluster() -> Vec<Route> {
         get("/policies/{name}", Viewer, p::get).says("A policy").answers::<dto::PolicyItem>(),
         put("/policies/{name}", Operator, p::replace).says("Change a policy").takes::<dto::PolicyBody>().answers::<dto::PolicyItem>(),
         delete("/policies/{name}", Operator, p::delete).says("Delete a policy").empty(),
-        post("/policies/{name}/preview", Viewer, p::preview).says("What a change does").takes::<dto::PolicyBody>().answers::<r::PreviewAnswer>(),
+        post("/policies/{name}/preview", Viewer, p::preview).says("A preview").takes::<dto::PolicyBody>().answers::<r::PreviewAnswer>(),
         get("/volumes", Viewer, s::volumes).says("Volumes").lists::<dto::Volume>(),
         post("/volumes", Operator, s::create).says("Make a volume").takes::<s::VolumeBody>().answers::<dto::Volume>().created(),
         get("/volumes/{name}", Viewer, s::get).says("A volume").answers::<dto::Volume>(),
