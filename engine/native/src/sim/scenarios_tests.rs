@@ -49,6 +49,7 @@ fn acknowledged_trim_is_kept() {
 fn mutants_are_noticed() {
     use crate::mutant::{Mutant, set};
     let known = [
+        (Mutant::NoEpochBump, "leg", 0),
         (Mutant::SkipLogFlush, "leg", 10),
         (Mutant::NoRollForward, "object", 14),
         (Mutant::EarlyRangeUnlock, "object", 0),
