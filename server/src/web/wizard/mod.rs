@@ -3,12 +3,12 @@
 //!
 //! Every step is a [`Body`] (what the form shows) and a function that puts what was posted into the draft; the frame, the
 //! side panel and the redirects are the same for all.
-pub mod body;
+mod body;
 mod cost;
-pub mod panel;
+mod panel;
 pub mod progress;
 mod review;
-pub mod save;
+mod save;
 
 use crate::app::{App, Cluster};
 use crate::error::{AppError, FieldError};

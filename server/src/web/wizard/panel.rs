@@ -129,12 +129,21 @@ fn options(draft: &Draft, picture: &Snapshot, can: &Capabilities) -> Vec<PanelOp
     let known = |policy: &Policy| {
         draft.policies.iter().any(|own| words::policy(own, "host") == words::policy(policy, "host"))
     };
-    let others = common.iter().filter(|policy| !known(policy)).map(|policy| (policy, false));
-    let own = draft.policies.iter().map(|policy| (policy, policy.name == draft.default_policy));
-    own.chain(others).map(|(policy, on)| option(picture, can, policy, on)).collect()
+    let others =
+        common.iter().filter(|policy| !known(policy)).map(|policy| option(picture, can, policy, None, false));
+    let own = draft.policies.iter();
+    let own = own
+        .map(|policy| option(picture, can, policy, Some(&policy.name), policy.name == draft.default_policy));
+    own.chain(others).collect()
 }
 
-fn option(picture: &Snapshot, can: &Capabilities, policy: &Policy, on: bool) -> PanelOption {
+fn option(
+    picture: &Snapshot,
+    can: &Capabilities,
+    policy: &Policy,
+    draft_name: Option<&str>,
+    on: bool,
+) -> PanelOption {
     let usable = capacity::usable(picture, policy);
     let method = match policy.fault_tolerance_method {
         FaultToleranceMethod::Raid1 => "raid1",
@@ -162,7 +171,8 @@ fn option(picture: &Snapshot, can: &Capabilities, policy: &Policy, on: bool) -> 
         );
         (format::bytes(usable.usable_bytes), note, false)
     };
-    PanelOption { words: words::policy(policy, "host"), value, note, on, off }
+    let own = draft_name.map(|name| format!("{name}: ")).unwrap_or_default();
+    PanelOption { words: format!("{own}{}", words::policy(policy, "host")), value, note, on, off }
 }
 
 fn checks(draft: &Draft, picture: &Snapshot, default: &Policy) -> Vec<Check> {
