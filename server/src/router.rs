@@ -63,6 +63,59 @@ fn pages() -> Vec<Route> {
     ]
 }
 
+/// Pages about hardware and policies.
+fn planning() -> Vec<Route> {
+    use web::{hardware, policies};
+    vec![
+        get("/hosts", Viewer, hardware::page),
+        get("/hosts/{name}", Viewer, hardware::host::page),
+        get("/disks/{id}", Viewer, hardware::disk::page),
+        get("/fault-domains", Viewer, hardware::domains::page),
+        post("/fault-domains", Operator, hardware::domains::apply),
+        post("/fault-domains/preview", Viewer, hardware::domains::preview),
+        get("/policies", Viewer, policies::page),
+        get("/policies/new", Operator, policies::edit::new_page),
+        post("/policies/new", Operator, policies::edit::add),
+        post("/policies/preview", Viewer, policies::edit::preview),
+        get("/policies/{name}", Viewer, policies::show),
+        get("/policies/{name}/edit", Operator, policies::edit::edit_page),
+        post("/policies/{name}/edit", Operator, policies::edit::save),
+        get("/policies/{name}/apply", Operator, policies::change::apply_page),
+        post("/policies/{name}/apply", Operator, policies::change::apply),
+        get("/policies/{name}/default", Operator, policies::change::default_page),
+        post("/policies/{name}/default", Operator, policies::change::make_default),
+        get("/policies/{name}/delete", Operator, policies::change::delete_page),
+        post("/policies/{name}/delete", Operator, policies::change::delete),
+    ]
+}
+
+/// Pages about what goes on, and about the product itself.
+fn operating() -> Vec<Route> {
+    use web::{about, capacity, events, health, lab, licence, resync, tasks};
+    vec![
+        get("/health", Viewer, health::page),
+        get("/events", Viewer, events::page),
+        get("/events.csv", Viewer, events::export),
+        get("/tasks", Viewer, tasks::page),
+        get("/tasks/{id}", Viewer, tasks::show),
+        post("/tasks/{id}/cancel", Operator, tasks::cancel),
+        get("/lab", Viewer, lab::page),
+        get("/lab/faults", Operator, lab::form),
+        post("/lab/faults", Operator, lab::apply),
+        get("/licence", Viewer, licence::page),
+        post("/licence", Admin, licence::put),
+        post("/licence/remove", Admin, licence::remove),
+        get("/third-party", Viewer, about::third_party),
+        get("/api-reference", Viewer, about::api_reference),
+        get("/capacity", Viewer, capacity::page),
+        get("/resync", Viewer, resync::page),
+        post("/resync/limit", Operator, resync::limit),
+        post("/resync/limit/lift", Operator, resync::lift),
+        get("/resync/repair", Operator, resync::repair_page),
+        post("/resync/repair", Operator, resync::repair),
+    ]
+}
+
 /// The API, for programs with a token (and for pages). Each path below exists for the default cluster as `/api/v1…`, and for
 /// each cluster as `/api/v1/clusters/{cluster}…`.
 #[rustfmt::skip]
@@ -248,7 +301,8 @@ fn all_api() -> Vec<Route> {
 
 /// All routes.
 pub fn all() -> Vec<Route> {
-    open().into_iter().chain(pages()).chain(all_api()).collect()
+    let people = pages().into_iter().chain(planning()).chain(operating());
+    open().into_iter().chain(people).chain(all_api()).collect()
 }
 
 /// The API for its own description.

@@ -49,6 +49,11 @@ pub fn exists(name: &str) -> bool {
     TABLE.hashed.contains_key(name)
 }
 
+/// A static text file as it is; empty when there is none of that name.
+pub fn text(name: &str) -> String {
+    Static::get(name).map(|file| String::from_utf8_lossy(&file.data).into_owned()).unwrap_or_default()
+}
+
 /// Serves `/static/{*path}`.
 ///
 /// # Errors

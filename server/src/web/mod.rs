@@ -2,20 +2,32 @@
 //!
 //! Map: `shell` is the frame, `parts` what the component macros take, `view` turns snapshots into it, `format` numbers and
 //! times into words; one module a page or group of pages; `live` renders what changes while a page is open.
+pub mod about;
 pub mod auth;
+pub mod capacity;
+pub mod events;
 pub mod failure;
 pub mod format;
+pub mod hardware;
+pub mod health;
 pub mod home;
 #[cfg(debug_assertions)]
 pub mod kit;
+pub mod lab;
+pub mod licence;
 #[cfg(test)]
 mod lint;
 pub mod live;
 pub mod parts;
+pub mod policies;
+pub mod resync;
 #[cfg(any(test, debug_assertions))]
 pub mod sample;
 pub mod search;
 pub mod shell;
+pub mod tasks;
+#[cfg(test)]
+pub mod testing;
 pub mod view;
 pub mod volumes;
 pub mod watch;

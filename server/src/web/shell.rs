@@ -97,6 +97,7 @@ impl Shell {
                 "",
                 vec![
                     self.link("Dashboard", "/", "layout-dashboard", 0),
+                    self.link("Health", "/health", "heart-pulse", 0),
                     self.link("Events", "/events", "scroll-text", 0),
                 ],
             ),
@@ -107,12 +108,19 @@ impl Shell {
                     self.link("Policies", "/policies", "file-sliders", 0),
                 ],
             ),
-            group("Hardware", vec![self.link("Hosts and disks", "/hosts", "server", 0)]),
+            group(
+                "Hardware",
+                vec![
+                    self.link("Hosts and disks", "/hosts", "server", 0),
+                    self.link("Fault domains", "/fault-domains", "layers", 0),
+                ],
+            ),
             group("Operate", operate),
             group(
                 "Administer",
                 vec![
                     self.link("Licence", "/licence", "badge-check", 0),
+                    self.link("API reference", "/api-reference", "terminal", 0),
                     self.link("Third-party licences", "/third-party", "scale", 0),
                 ],
             ),

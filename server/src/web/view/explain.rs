@@ -65,7 +65,8 @@ pub fn explain(snapshot: &Snapshot, object: &ObjectView, now: Timestamp) -> Expl
 }
 
 /// First letter large, a full stop at the end.
-fn sentence(text: &str) -> String {
+/// Capital first, full stop last.
+pub fn sentence(text: &str) -> String {
     let mut letters = text.chars();
     let first = letters.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
     let end = if text.ends_with(['.', '?', '!']) { "" } else { "." };
