@@ -142,7 +142,7 @@ mod tests {
         shows(&console.get("/licence").await, &["Community", "every feature works without a key", "Ends"]);
         let (status, page) = console.post("/licence", "key=mpl1.nonsense").await;
         assert_eq!(status, 422);
-        assert!(page.contains("mpl1.nonsense") && page.contains("not a licence key"), "{page}");
+        assert!(page.contains("mpl1.nonsense") && page.contains("no issuer of keys yet"), "{page}");
         assert!(console.intents().is_empty());
     }
 }

@@ -8,6 +8,7 @@ use model::capacity::water_fill;
 use model::placement::Topology;
 use model::policy::Policy;
 use model::state::DiskState;
+use model::units::BLOCK_BYTES;
 use model::view::Snapshot;
 use std::collections::BTreeMap;
 
@@ -41,8 +42,13 @@ pub fn free(snapshot: &Snapshot, policy: &Policy) -> Free {
     let enough = capacities.len() as u64 >= u64::from(arithmetic::fault_domains_needed(policy));
     let level = if enough { water_fill(&capacities, all, data).level_bytes } else { 0 };
     let data_bytes = level * u64::from(data);
-    let redundancy_bytes = level * u64::from(all - data);
-    Free { data_bytes, redundancy_bytes, uneven_bytes: usable - data_bytes - redundancy_bytes, away_bytes }
+    let mut redundancy_bytes = level * u64::from(all - data);
+    let mut uneven_bytes = usable - data_bytes - redundancy_bytes;
+    if uneven_bytes < BLOCK_BYTES && level > 0 {
+        // What the level leaves by rounding holds no block: it is not worth a name of its own.
+        redundancy_bytes += std::mem::take(&mut uneven_bytes);
+    }
+    Free { data_bytes, redundancy_bytes, uneven_bytes, away_bytes }
 }
 
 /// The bar: what is written and what it needs, what cannot be used and why, and last what is left for new data.

@@ -121,7 +121,7 @@ pub fn disk_row(disk: &Disk) -> DiskRow {
         size_binary: format::bytes(view.size_bytes),
         size_exact: format::exact(view.size_bytes),
         carries,
-        fill: if percent >= NEARLY_FULL_PERCENT { "degraded" } else { "ink" },
+        fill: if percent >= NEARLY_FULL_PERCENT && view.role != DiskRole::Cache { "degraded" } else { "ink" },
         percent,
         used: format!("{} of {}", format::bytes(view.used_bytes), format::bytes(view.size_bytes)),
         chip: disk_chip(disk),
@@ -193,11 +193,12 @@ pub fn by_domain(
 pub fn needs_attention(disk: &Disk) -> bool {
     let view = &disk.view;
     let claimed = view.role != DiskRole::None;
+    let nearly_full = format::percent(view.used_bytes, view.size_bytes) >= NEARLY_FULL_PERCENT;
     claimed
         && (view.state != DiskState::Healthy
             || view.checksum_errors > 0
             || !view.faults.is_empty()
-            || format::percent(view.used_bytes, view.size_bytes) >= NEARLY_FULL_PERCENT)
+            || (nearly_full && view.role != DiskRole::Cache))
 }
 
 /// A component and the volume that it is part of.
@@ -255,9 +256,9 @@ pub fn disk_segments(disk: &DiskView) -> Vec<Segment> {
     let reserved = disk.size_bytes - used - disk.free_bytes().min(disk.size_bytes - used);
     let data_name = if disk.role == DiskRole::Cache { "Log" } else { "Data" };
     parts::segments(vec![
-        ("accent", data_name.into(), String::new(), used - metadata),
+        ("ink-2", data_name.into(), String::new(), used - metadata),
         ("line", "Structures".into(), "superblock, map, checksums".into(), metadata),
-        ("ink", "Promised".into(), "to volumes that reserve room".into(), reserved),
+        ("maint", "Promised".into(), "to volumes that reserve room".into(), reserved),
         ("none", "Free".into(), String::new(), disk.size_bytes - used - reserved),
     ])
 }
