@@ -187,6 +187,10 @@ impl Store for Leg {
         self.inner.flush().await
     }
 
+    async fn flush_wanted(&self) {
+        self.inner.flush_wanted().await;
+    }
+
     fn set_stable(&self, oseq: u64) {
         self.inner.set_stable(oseq);
     }

@@ -158,6 +158,8 @@ impl Core {
             while jobs.len() + stable_slots < log::RECORDS_MAX {
                 let State { queue, urgent: first, ring, .. } = &mut *state;
                 let line = if urgent { first } else { queue };
+                // Whoever gave up waiting asked for nothing.
+                while line.pop_front_if(|job| job.done.is_closed()).is_some() {}
                 let Some(next) = line.front() else { break };
                 let total = blocks + next.blocks();
                 if !jobs.is_empty() && total > blocks_max {
@@ -209,6 +211,7 @@ impl Core {
             };
             (state.next_seq, state.ring.head, head)
         };
+        self.state.borrow_mut().writing = true;
         let head_bytes = log::head_blocks(head.records.len(), head.crcs.len()) * BLOCK;
         let mut header = IoBuf::zeroed(head_bytes);
         let at = self.region_offset + offset;
@@ -220,8 +223,10 @@ impl Core {
         let len = pad.unwrap_or(written);
         state.next_seq = seq + 1;
         state.completed = seq;
+        state.writing = false;
         state.prev_crc = crc;
         state.ring.advance(len);
+        self.flushed.notify_waiters();
         Ok(state.batches.push(seq, offset, len))
     }
 

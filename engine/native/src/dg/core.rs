@@ -61,6 +61,8 @@ pub(super) struct State {
     /// The newest batch on stable media, and the newest one written.
     pub durable: u64,
     pub completed: u64,
+    /// The batch after `completed` is being written.
+    pub writing: bool,
     pub flushing: bool,
     pub queue: VecDeque<Job>,
     /// Records that may use the reserve of the log.
@@ -90,7 +92,7 @@ pub(super) struct Core {
     pub dead: Cell<Option<Dead>>,
     /// For the writer: something to do, or space.
     pub work: Notify,
-    /// For those who wait for a flush.
+    /// For those who wait for a flush: one ended, or a batch was written.
     pub flushed: Notify,
     /// For owners: the log fills with records that only a flush makes stable.
     pub flush_wanted: Notify,

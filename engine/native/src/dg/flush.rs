@@ -1,6 +1,6 @@
 //! Flushing the log: one fdatasync at a time, shared by all who wait.
 //!
-//! Invariants: a flush waits only for batches that were written before it was called; what it covers is read before the fdatasync
+//! Invariants: a flush waits only for batches that were begun before it was called; what it covers is read before the fdatasync
 //! is submitted; an error is final for the group.
 use super::core::Core;
 use super::{Dg, DgError};
@@ -9,7 +9,8 @@ use std::rc::Rc;
 use tokio::sync::Notify;
 
 impl Dg {
-    /// Makes every append that returned before this call survive a power cut.
+    /// Makes every append that returned before this call survive a power cut, and the batch that is being written: what was given up
+    /// before this call is in the log when it returns, or never will be.
     ///
     /// # Errors
     /// `Failed` (final: what was not flushed may be lost), `Gone`.
@@ -22,12 +23,23 @@ impl Dg {
     pub fn flush_wanted(&self) -> &Notify {
         &self.core().flush_wanted
     }
+
+    /// Returns when the log is full, at once if it is; see [`Dg::flush_wanted`].
+    pub async fn flush_asked(&self) {
+        let asked = self.core().flush_wanted.notified();
+        if !self.core().state.borrow().blocked {
+            asked.await;
+        }
+    }
 }
 
 impl Core {
     /// See [`Dg::flush`].
     pub async fn flush(self: &Rc<Self>) -> Result<(), DgError> {
-        let target = self.state.borrow().completed;
+        let target = {
+            let state = self.state.borrow();
+            state.completed + u64::from(state.writing)
+        };
         loop {
             self.check()?;
             let waiting = self.flushed.notified();
@@ -38,7 +50,7 @@ impl Core {
                 if state.durable >= target {
                     return Ok(());
                 }
-                !std::mem::replace(&mut state.flushing, true)
+                state.completed >= target && !std::mem::replace(&mut state.flushing, true)
             };
             if start {
                 // Its own task: a waiter that goes away must not take the flush of the others with it.

@@ -176,6 +176,7 @@ fn core_of(
         prev_crc: last.map_or(0, |last| last.crc),
         durable: scanned.last_seq,
         completed: scanned.last_seq,
+        writing: false,
         flushing: false,
         queue: VecDeque::new(),
         urgent: VecDeque::new(),

@@ -102,6 +102,10 @@ impl Store for DgLeg {
         self.dg.flush().await.map_err(store_error)
     }
 
+    async fn flush_wanted(&self) {
+        self.dg.flush_asked().await;
+    }
+
     fn set_stable(&self, oseq: u64) {
         self.dg.set_stable(self.local, oseq);
     }

@@ -15,6 +15,7 @@ mod export;
 mod gate;
 mod leg;
 mod owner;
+mod pieces;
 pub mod quorum;
 mod range;
 mod read;

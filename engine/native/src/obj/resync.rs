@@ -12,6 +12,7 @@ use super::store::{Append, Change, ReadRun, Store, StoreError};
 use crate::fmt::crc32c;
 use crate::fmt::descriptor::{Cursor, Leg};
 use crate::mutant::{Mutant, on};
+use futures_util::future::join_all;
 use model::ids::ComponentId;
 use model::state::ComponentState;
 use model::units::{BLOCK_BYTES, EXTENT_BYTES, Timestamp};
@@ -183,11 +184,8 @@ impl<S: Store> Owner<S> {
         let pass = self.0.gate.pass().await;
         let route = self.route();
         let target = self.alive(run, &route)?;
-        let oseq = self.0.seq.assign();
-        let result = self.copy_locked(run, &route, &target, first * EXTENT, nblk, oseq).await;
-        self.0.seq.acknowledge(oseq);
+        self.copy_locked(run, &route, &target, first * EXTENT, nblk).await?;
         drop(pass);
-        result?;
         self.note_written(nblk * BLOCK_BYTES);
         Ok(nblk.div_ceil(EXTENT))
     }
@@ -199,16 +197,15 @@ impl<S: Store> Owner<S> {
         target: &Rc<Member<S>>,
         block: u64,
         nblk: u64,
-        oseq: u64,
     ) -> Result<(), ObjError> {
         match self.read_group(route, run.group, block, nblk).await {
-            Ok(runs) => self.put_runs(target, block, runs, oseq).await,
+            Ok(runs) => self.put_runs(target, block, runs).await,
             Err(ReadError::Blocked) => Err(ObjError::Aborted),
             Err(ReadError::Lost(_)) => {
                 // Some block has no good copy: block by block, so that only that one is lost.
                 for block in block..block + nblk {
                     match self.read_group(route, run.group, block, 1).await {
-                        Ok(runs) => self.put_runs(target, block, runs, oseq).await?,
+                        Ok(runs) => self.put_runs(target, block, runs).await?,
                         Err(ReadError::Blocked) => return Err(ObjError::Aborted),
                         Err(ReadError::Lost(_)) => run.progress.lost.borrow_mut().push((block, 1)),
                     }
@@ -218,34 +215,37 @@ impl<S: Store> Owner<S> {
         }
     }
 
-    async fn put_runs(
-        &self,
-        to: &Rc<Member<S>>,
-        block: u64,
-        runs: Vec<ReadRun>,
-        oseq: u64,
-    ) -> Result<(), ObjError> {
+    /// Writes what was read under a fresh sequence. It is assigned only now, and all records are queued at once: a sequence that
+    /// waits for a read, or for its turn behind newer writes, would hold all of those in the logs.
+    async fn put_runs(&self, to: &Rc<Member<S>>, block: u64, runs: Vec<ReadRun>) -> Result<(), ObjError> {
+        let oseq = self.0.seq.assign(runs.iter().map(|run| run.blocks() * BLOCK_BYTES).sum());
         let mut at = block;
-        for run in runs {
+        let puts = runs.into_iter().map(|run| {
             let (nblk, block) = (run.blocks(), at);
+            at += nblk;
             let bufs: Vec<_> = if let ReadRun::Data(buf) = run { vec![buf] } else { Vec::new() };
             let crcs = bufs.iter().flat_map(|buf| buf.chunks(BLOCK_BYTES as usize).map(crc32c)).collect();
-            let put = to.run(async |store| {
+            to.run(async move |store| {
                 let room = if bufs.is_empty() { None } else { Some(store.admit(block, nblk)?) };
                 store.append(Append { change: Change::Resync, block, nblk, oseq, bufs, crcs, room }).await
-            });
-            match put.await {
-                Ok(()) => {}
-                // A full disk is not a bad one: the run ends, the leg waits for room.
-                Err(StoreError::NoSpace) => return Err(ObjError::NoSpace),
-                Err(error) => {
-                    let _ = self.leg_failed(to, error).await;
-                    return Err(ObjError::Aborted);
-                }
+            })
+        });
+        let puts = tokio::select! {
+            biased;
+            () = self.until_blocked() => None,
+            puts = join_all(puts) => Some(puts),
+        };
+        self.0.seq.acknowledge(oseq);
+        match puts.map(|puts| puts.into_iter().collect::<Result<(), StoreError>>()) {
+            None => Err(ObjError::Aborted),
+            Some(Ok(())) => Ok(()),
+            // A full disk is not a bad one: the run ends, the leg waits for room.
+            Some(Err(StoreError::NoSpace)) => Err(ObjError::NoSpace),
+            Some(Err(error)) => {
+                let _ = self.leg_failed(to, error).await;
+                Err(ObjError::Aborted)
             }
-            at += nblk;
         }
-        Ok(())
     }
 
     /// Extents before `extent` are done: a later run looks there only at what changed since.

@@ -128,13 +128,13 @@ impl<S: Store> Member<S> {
         let attachment = self.attachment.get();
         let gone = self.gone.notified();
         let Some(store) = self.attached() else { return Err(StoreError::Gone) };
-        self.outstanding.set(self.outstanding.get() + 1);
+        let under_way = UnderWay::new(&self.outstanding);
         let result = tokio::select! {
             biased;
             result = request(store) => result,
             () = gone => Err(StoreError::Gone),
         };
-        self.outstanding.set(self.outstanding.get() - 1);
+        drop(under_way);
         // Before anything else runs, so that a component that returns meanwhile is not given up for its past.
         match &result {
             Err(StoreError::Gone) if attachment == self.attachment.get() => self.detach(Loss::Away),
@@ -142,6 +142,22 @@ impl<S: Store> Member<S> {
             _ => {}
         }
         result
+    }
+}
+
+/// Counts one request, also when its caller gives it up.
+struct UnderWay<'a>(&'a Cell<u32>);
+
+impl<'a> UnderWay<'a> {
+    fn new(count: &'a Cell<u32>) -> Self {
+        count.set(count.get() + 1);
+        Self(count)
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
     }
 }
 

@@ -128,6 +128,8 @@ pub trait Store: Clone + 'static {
     async fn append(&self, append: Append<Self::Room>) -> Result<(), StoreError>;
     /// Makes everything appended before the call stable.
     async fn flush(&self) -> Result<(), StoreError>;
+    /// Returns when its log is full of what only a flush makes stable.
+    async fn flush_wanted(&self);
     /// Records up to `oseq` may leave the log.
     fn set_stable(&self, oseq: u64);
     /// Reads whole blocks: runs in order that together cover the range.

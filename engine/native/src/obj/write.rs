@@ -5,14 +5,16 @@
 //! not at all; a failed leg is marked on a majority before the acknowledgement; the stable sequence is read before the first
 //! flush begins, and only what was appended to every written leg counts.
 use super::owner::{ObjError, Owner};
+use super::pieces::{Op, Part, Piece};
 use super::quorum::Inaccessible;
 use super::range::RangeGuard;
-use super::route::{Member, Route};
-use super::store::{Append, Change, DATA_BLOCKS_MAX, HOLE_BLOCKS_MAX, Store, StoreError};
-use crate::fmt::crc32c;
+use super::route::Route;
+use super::store::{Change, Store};
 use crate::io::IoBuf;
 use crate::mutant::{Mutant, on};
+use futures_util::StreamExt;
 use futures_util::future::join_all;
+use futures_util::stream::FuturesUnordered;
 use model::units::BLOCK_BYTES;
 use std::ops::Range;
 use std::rc::Rc;
@@ -20,41 +22,12 @@ use tokio::time::Instant;
 
 const BLOCK: usize = BLOCK_BYTES as usize;
 
-/// What goes to the legs: whole blocks.
-struct Op {
-    change: Change,
-    block: u64,
-    nblk: u64,
-    /// The blocks; empty for holes.
-    buf: Option<IoBuf>,
-    crcs: Vec<u32>,
-}
+/// The object cannot be served: the write must wait for its recovery.
+struct Blocked;
 
-/// One record for one leg, with its room.
-struct Part<S: Store> {
-    member: Rc<Member<S>>,
-    append: Append<S::Room>,
-}
-
-impl Op {
-    fn hole(change: Change, blocks: &Range<u64>) -> Self {
-        Self { change, block: blocks.start, nblk: blocks.end - blocks.start, buf: None, crcs: Vec::new() }
-    }
-
-    fn data(block: u64, buf: IoBuf) -> Self {
-        let crcs = buf.chunks(BLOCK).map(crc32c).collect();
-        Self { change: Change::Data, block, nblk: (buf.len() / BLOCK) as u64, buf: Some(buf), crcs }
-    }
-
-    fn blocks_max(&self) -> u64 {
-        if self.buf.is_some() { DATA_BLOCKS_MAX } else { HOLE_BLOCKS_MAX }
-    }
-
-    fn slice(&self, at: u64, nblk: u64) -> (Vec<IoBuf>, Rc<[u32]>) {
-        let Some(buf) = &self.buf else { return (Vec::new(), Rc::default()) };
-        let (first, count) = ((at - self.block) as usize, nblk as usize);
-        let part = buf.slice(first * BLOCK..(first + count) * BLOCK);
-        (vec![part], self.crcs[first..first + count].into())
+impl From<Inaccessible> for Blocked {
+    fn from(_: Inaccessible) -> Self {
+        Self
     }
 }
 
@@ -197,62 +170,46 @@ impl<S: Store> Owner<S> {
                 continue;
             }
             let route = self.route();
-            let parts = match self.admit(&route, op) {
+            let pieces = match op.admit(&route) {
                 Err(ObjError::NoSpace) if !made_room => {
                     made_room = true;
                     drop(pass);
                     self.make_room(&route, op).await?;
                     continue;
                 }
-                parts => parts?,
+                pieces => pieces?,
             };
-            let oseq = self.0.seq.assign();
             if on(Mutant::EarlyRangeUnlock) {
                 lock.take();
             }
-            let stored = match self.fan_out(parts, oseq).await {
+            let stored = join_all(pieces.into_iter().map(|piece| self.store(piece))).await;
+            let stored = match stored.into_iter().collect() {
                 Ok(()) => self.after_append(&route, op, fua).await,
-                Err(why) => Err(why),
+                Err(blocked) => Err(blocked),
             };
             if stored.is_ok() {
-                self.0.seq.acknowledge(oseq);
-                self.note_written(op.nblk * BLOCK_BYTES);
                 return Ok(());
             }
-            // Blocked: some legs may have it. Recovery makes them equal, then it is written again.
-            self.0.seq.give_up(oseq);
+            // Blocked: some legs may have some of it. Recovery makes them equal, then it is written again.
             drop(pass);
         }
     }
 
-    /// Room on every leg for everything that may be new; nothing is appended before all of it is granted.
-    fn admit(&self, route: &Route<S>, op: &Op) -> Result<Vec<Part<S>>, ObjError> {
-        let mut parts = Vec::with_capacity(2);
-        for segment in route.map.segments(op.block, op.nblk, op.blocks_max()) {
-            let (bufs, crcs) = op.slice(segment.at, segment.nblk);
-            for leg in &route.groups[segment.group] {
-                let room = match leg.member.store().filter(|_| op.buf.is_some()) {
-                    None => None,
-                    Some(store) => match store.admit(segment.block, segment.nblk) {
-                        Ok(room) => Some(room),
-                        Err(StoreError::NoSpace) => return Err(ObjError::NoSpace),
-                        // The append will say so again, and the leg be marked.
-                        Err(_) => None,
-                    },
-                };
-                let append = Append {
-                    change: op.change,
-                    block: segment.block,
-                    nblk: segment.nblk,
-                    oseq: 0,
-                    bufs: bufs.clone(),
-                    crcs: crcs.clone(),
-                    room,
-                };
-                parts.push(Part { member: leg.member.clone(), append });
+    /// Brings one piece to its legs under a sequence of its own. Between the assignment and the moment that the piece stands in
+    /// the queue of every leg nothing else runs: so the oldest write under way is never queued behind a newer one, and a full
+    /// log can always be emptied up to it.
+    async fn store(&self, piece: Piece<S>) -> Result<(), Blocked> {
+        self.0.seq.wait_for_room(piece.bytes, self.0.config.under_way_bytes_max).await;
+        let oseq = self.0.seq.assign(piece.bytes);
+        let stored = self.fan_out(piece.parts, oseq).await;
+        match stored {
+            Ok(()) => {
+                self.0.seq.acknowledge(oseq);
+                self.note_written(piece.bytes);
             }
+            Err(_) => self.0.seq.give_up(oseq),
         }
-        Ok(parts)
+        stored
     }
 
     /// A disk is full: what clients have freed may not be given back yet.
@@ -267,8 +224,8 @@ impl<S: Store> Owner<S> {
         Ok(())
     }
 
-    /// Appends all parts in parallel and marks the legs that failed. `Err`: the object is blocked.
-    async fn fan_out(&self, parts: Vec<Part<S>>, oseq: u64) -> Result<(), Inaccessible> {
+    /// Appends all parts in parallel and marks the legs that failed.
+    async fn fan_out(&self, parts: Vec<Part<S>>, oseq: u64) -> Result<(), Blocked> {
         let appends = parts.into_iter().map(async |Part { member, mut append }| {
             append.oseq = oseq;
             let block = append.block;
@@ -278,17 +235,26 @@ impl<S: Store> Owner<S> {
             }
             result.err().map(|error| (member, error))
         });
-        for (member, error) in join_all(appends).await.into_iter().flatten() {
+        // An append may wait for room in a log that only a recovery of this object can make: a blocked object waits for none.
+        let results = tokio::select! {
+            biased;
+            () = self.until_blocked() => return Err(Blocked),
+            results = join_all(appends) => results,
+        };
+        for (member, error) in results.into_iter().flatten() {
             self.leg_failed(&member, error).await?;
         }
         Ok(())
     }
 
-    async fn after_append(&self, route: &Route<S>, op: &Op, fua: bool) -> Result<(), Inaccessible> {
+    async fn after_append(&self, route: &Route<S>, op: &Op, fua: bool) -> Result<(), Blocked> {
         if self.has_lost(route) {
             self.clear_lost(op.block, op.nblk).await?;
         }
-        if fua { self.flush_legs(route).await } else { Ok(()) }
+        if fua {
+            self.flush_legs(route).await?;
+        }
+        Ok(())
     }
 
     /// Flushes every written leg in parallel and marks those that failed. `Err`: the object is blocked.
@@ -311,7 +277,7 @@ impl<S: Store> Owner<S> {
         }
     }
 
-    /// Starts the flush that nobody asks for: after a while, or after many bytes.
+    /// Starts the flush that nobody asks for: after a while, after many bytes, or when the log of a leg is full.
     pub(super) fn note_written(&self, bytes: u64) {
         let dirty = self.0.dirty_bytes.get() + bytes;
         self.0.dirty_bytes.set(dirty);
@@ -321,8 +287,16 @@ impl<S: Store> Owner<S> {
         }
         let weak = Rc::downgrade(&self.0);
         let delay = if full { std::time::Duration::ZERO } else { self.0.config.auto_flush };
+        let stores: Vec<S> = self.route().legs().filter_map(|leg| leg.member.store()).collect();
         tokio::task::spawn_local(async move {
-            tokio::time::sleep(delay).await;
+            let mut asked: FuturesUnordered<_> =
+                stores.into_iter().map(async |store| store.flush_wanted().await).collect();
+            tokio::select! {
+                biased;
+                () = tokio::time::sleep(delay) => {}
+                Some(()) = asked.next() => {}
+            }
+            drop(asked);
             let Some(inner) = weak.upgrade() else { return };
             if !full {
                 inner.auto_flush_armed.set(false);

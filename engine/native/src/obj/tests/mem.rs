@@ -243,6 +243,10 @@ impl Store for MemStore {
         Ok(())
     }
 
+    async fn flush_wanted(&self) {
+        std::future::pending().await
+    }
+
     fn set_stable(&self, oseq: u64) {
         if self.check().is_ok() {
             self.part.stable.set(self.part.stable.get().max(oseq));
