@@ -5,7 +5,10 @@
 use super::assemble::{Assembly, assemble};
 use super::hint::{self, HintError, HintedDisk};
 use super::source::{Looked, MachineSource, PathError, look};
-use crate::io::{LOCK_WAIT, Ring};
+use crate::cap::CapDisk;
+use crate::cap::label::{self, Label};
+use crate::fmt::superblock::Roles;
+use crate::io::{Disk, LOCK_WAIT, Ring};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -198,13 +201,30 @@ pub fn dump(path: &Path) -> Result<Value, OfflineError> {
                 })
             })
             .collect();
+        let checkpoint = match looked.disks.get(&disk.path) {
+            Some(open) if disk.superblock.roles.contains(Roles::CAPACITY) => checkpoint_of(open).await,
+            _ => Value::Null,
+        };
         Ok(json!({
             "path": disk.path,
             "superblock_offsets_bytes": crate::fmt::superblock::copies(disk.superblock.size_bytes),
             "superblock": disk.superblock,
             "configs": configs,
+            "capacity": checkpoint,
         }))
     })
+}
+
+/// What the newest checkpoint of a capacity disk says, or why it cannot be read.
+async fn checkpoint_of(disk: &Disk) -> Value {
+    let found = match label::scan(disk).await {
+        Ok(found) => found,
+        Err(error) => return json!({ "error": sentence(&error) }),
+    };
+    match CapDisk::dump(&Label::read_only(disk.clone(), found)).await {
+        Ok(dump) => dump,
+        Err(error) => json!({ "error": sentence(&error) }),
+    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 use super::*;
 use crate::cap::label::Label;
 use crate::cluster::assemble::tests::{config, seen};
+use crate::fmt::superblock::{Region, RegionKind, Superblock};
 use crate::io::{OpenOptions, create_file, open_file};
 use model::state::Media;
 use std::time::Duration;
@@ -25,6 +26,22 @@ fn make(folder: &Path, cluster: u8, disks: &[(u8, u8)]) {
         Ok(())
     });
     made.expect("disks are made");
+}
+
+/// Gives the disk at `path` extents and an empty checkpoint.
+fn format_extents(path: &Path) {
+    let made: Result<(), OfflineError> = on_own_loop(async |ring| {
+        let options = OpenOptions { writable: true, lock_wait: Duration::ZERO, media: Media::Flash };
+        let label = Label::load(open_file(&ring, path, options).await.expect("open")).await.expect("load");
+        let add = |superblock: &mut Superblock| {
+            let (kind, group) = (RegionKind::Extents, superblock.groups[0].group);
+            superblock.regions = vec![Region { kind, group, offset_bytes: 3 << 20, len_bytes: 32 << 20 }];
+        };
+        label.update(add).await.expect("add the region");
+        CapDisk::format(&label).await.expect("format");
+        Ok(())
+    });
+    made.expect("the disk is made");
 }
 
 #[test]
@@ -64,9 +81,15 @@ fn half_a_cluster_two_clusters_and_nothing_are_refused_with_the_reason() {
 fn dump_shows_one_disk_and_scan_lists_what_it_cannot_use() {
     let folder = tempfile::tempdir().expect("a folder");
     make(folder.path(), 1, &[(1, 0), (1, 1), (2, 0)]);
-    let dump = dump(&folder.path().join("h1-1.img")).expect("dump");
+    let path = folder.path().join("h1-1.img");
+    let unmade = dump(&path).expect("dump");
+    assert!(unmade["capacity"]["error"].is_string(), "{}", unmade["capacity"]);
+    format_extents(&path);
+    let dump = dump(&path).expect("dump");
     assert_eq!(dump["superblock"]["name"], "h1-1");
     assert_eq!(dump["configs"][0]["cluster"], "mill");
+    assert_eq!(dump["capacity"]["components"].as_array().map(Vec::len), Some(0), "{}", dump["capacity"]);
+    assert!(dump["capacity"]["usage"]["free"].is_number() || dump["capacity"]["usage"].is_object());
     std::fs::write(folder.path().join("notes.txt"), "not a disk").expect("write");
     let scanned = scan(&[folder.path().to_owned()]).expect("scan");
     assert_eq!((scanned.clusters.len(), scanned.refused.len()), (1, 1));
