@@ -186,7 +186,20 @@ impl CapDisk {
     /// Makes blocks read as zero. Extents without a valid block are freed; their entries stay as holes with sequence `oseq`. Extents that
     /// were never written have no entry and get none. Never needs space. Waits for the writes under way.
     pub async fn punch(&self, local: LocalId, block: u64, nblk: u64, oseq: u64) -> Result<(), CapError> {
-        self.punch_run(local, block, nblk, oseq).await
+        self.punch_run(local, block, nblk, oseq, |_| false).await
+    }
+
+    /// The same, but an extent of the component for which `keep` says so stays allocated without a valid block: a write was promised
+    /// that it finds it. `keep` is asked at the very moment.
+    pub async fn punch_keeping(
+        &self,
+        local: LocalId,
+        block: u64,
+        nblk: u64,
+        oseq: u64,
+        keep: impl Fn(u64) -> bool,
+    ) -> Result<(), CapError> {
+        self.punch_run(local, block, nblk, oseq, keep).await
     }
 
     /// Reads blocks, in order, with every checksum verified and one more try when it does not match.

@@ -121,6 +121,7 @@ impl CapDisk {
         block: u64,
         nblk: u64,
         oseq: u64,
+        keep: impl Fn(u64) -> bool,
     ) -> Result<(), CapError> {
         // A write under way may be about to make a block of the same extent valid: it must not lose its extent.
         let _gate = self.0.gate.write().await;
@@ -135,14 +136,8 @@ impl CapDisk {
             }
             let from = block.max(index * EXTENT_BLOCKS as u64);
             let to = (block + nblk).min((index + 1) * EXTENT_BLOCKS as u64);
-            punch_extent(
-                &mut state,
-                local,
-                index,
-                (from % EXTENT_BLOCKS as u64) as usize,
-                (to - from) as usize,
-                oseq,
-            )?;
+            let (first, count) = ((from % EXTENT_BLOCKS as u64) as usize, (to - from) as usize);
+            punch_extent(&mut state, local, (index, keep(index)), first, count, oseq)?;
             index += 1;
         }
         Ok(())
@@ -293,11 +288,12 @@ fn holds(buf: &IoBuf, at: usize, wanted: Wanted) -> bool {
     on(Mutant::NoReadChecksum) || crc32c(&buf[at * BLOCK..(at + 1) * BLOCK]) == wanted.crc()
 }
 
-/// Clears blocks of one extent; without a valid block left it becomes a hole that remembers the sequence.
+/// Clears blocks of one extent; without a valid block left it becomes a hole that remembers the sequence, and its place is freed
+/// unless it is to be kept.
 fn punch_extent(
     state: &mut State,
     local: LocalId,
-    index: u64,
+    (index, keep): (u64, bool),
     first: usize,
     count: usize,
     oseq: u64,
@@ -310,7 +306,7 @@ fn punch_extent(
     entry.crc[first..first + count].fill(0);
     entry.oseq = entry.oseq.max(oseq);
     if entry.valid == 0 {
-        if let Some(extent) = entry.extent.take() {
+        if let Some(extent) = entry.extent.take_if(|_| !keep) {
             state.extents.free(extent);
         }
         entry.bad = false;

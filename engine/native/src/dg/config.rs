@@ -6,6 +6,7 @@ use super::append::Job;
 use super::core::{Comp, Core};
 use super::overlay::Overlay;
 use super::pins::Pin;
+use super::space::TOKENS_MIN;
 use super::{Dg, DgComponent, DgError};
 use crate::cap::{self, ComponentInfo};
 use crate::fmt::component::ComponentKind;
@@ -265,7 +266,7 @@ impl Core {
         let mut overlay = Overlay::default();
         overlay.set_stable(applied_stable);
         let (logged_stable, tokens) = (VecDeque::new(), BTreeMap::new());
-        let comp = Comp { member, size_blocks, overlay, logged_stable, tokens };
+        let comp = Comp { member, size_blocks, overlay, logged_stable, tokens, tokens_max: TOKENS_MIN };
         self.state.borrow_mut().comps.insert(local, comp);
     }
 

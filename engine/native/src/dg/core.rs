@@ -31,9 +31,11 @@ pub(super) struct Comp {
     pub overlay: Overlay,
     /// STABLE values in the log, as (batch, value), oldest first.
     pub logged_stable: VecDeque<(u64, u64)>,
-    /// Extents with room reserved for them.
+    /// Extents that a write was promised.
     pub tokens: BTreeMap<u64, Weak<Token>>,
 }
+    /// From so many on, the dead ones are forgotten.
+    pub tokens_max: usize,
 
 /// One capacity disk.
 pub(super) struct Member {

@@ -202,7 +202,9 @@ async fn destage(core: &Core, index: usize, local: LocalId, unit: &[Piece]) -> R
     if first.logged_at().is_some() {
         write_unit(core, index, local, unit).await?;
     } else if let Some(rec) = &first.rec {
-        core.members[index].cap.punch(local, first.block, u64::from(first.nblk), rec.oseq).await?;
+        let keep = |extent| core.token(local, extent).is_some();
+        let cap = &core.members[index].cap;
+        cap.punch_keeping(local, first.block, u64::from(first.nblk), rec.oseq, keep).await?;
     }
     let mut state = core.state.borrow_mut();
     let mut dropped = 0;
@@ -211,7 +213,6 @@ async fn destage(core: &Core, index: usize, local: LocalId, unit: &[Piece]) -> R
             let rec = piece.rec.as_ref();
             dropped += rec.map_or(0, |rec| comp.overlay.applied(rec, piece.block, piece.nblk));
         }
-        comp.tokens.retain(|_, token| token.strong_count() > 0);
     }
     state.overlay_runs -= dropped;
     Ok(())
@@ -245,10 +246,10 @@ async fn write_unit(core: &Core, index: usize, local: LocalId, unit: &[Piece]) -
         } else {
             vec![bufs[0].slice(part.start * BLOCK..part.end * BLOCK)]
         };
-        match token {
+        match token.as_ref().and_then(|token| token.room.as_ref()) {
             None => cap.write(local, from, oseq, data_oseq, &crcs[part], bufs, None).await?,
-            Some(token) => {
-                let mut room = token.room.lock().await;
+            Some(room) => {
+                let mut room = room.lock().await;
                 cap.write(local, from, oseq, data_oseq, &crcs[part], bufs, Some(&mut room)).await?;
             }
         }

@@ -1,9 +1,10 @@
 //! Room on the capacity disks for what is in the log and not applied yet.
 //!
 //! Map: [`Dg::admit`] promises room, the only place that refuses for lack of space · [`Token`] the promise for some extents.
-//! Invariants: an extent that exists, or for which a living token stands, is not promised again; a token gives its room back by
-//! drop, when the last record that holds it is applied, superseded or refused.
-use super::core::Core;
+//! Invariants: an extent for which a living token stands is not promised again, nor freed when a trim of its last block is applied
+//! before the write that the token was made for (then nothing would be set aside for that write); a token gives its room back
+//! by drop, when the last record that holds it is applied, superseded or refused.
+use super::core::{Comp, Core};
 use super::{Dg, DgError};
 use crate::cap;
 use crate::fmt::LocalId;
@@ -13,10 +14,13 @@ use std::rc::{Rc, Weak};
 /// Blocks of one extent.
 pub(super) const EXTENT_BLOCKS: u64 = EXTENT_BYTES / BLOCK_BYTES;
 
+/// Tokens of one component that are kept without a look whether they live.
+pub(super) const TOKENS_MIN: usize = 64;
+
 /// Room for some extents of one component.
 pub(super) struct Token {
-    /// Locked while a destage takes from it.
-    pub room: tokio::sync::Mutex<cap::Reservation>,
+    /// Locked while a destage takes from it; none when every extent was there.
+    pub room: Option<tokio::sync::Mutex<cap::Reservation>>,
 }
 
 impl std::fmt::Debug for Token {
@@ -51,6 +55,16 @@ impl Dg {
     }
 }
 
+impl Comp {
+    /// Seldom enough to cost nothing: when their number has doubled.
+    fn forget_dead_tokens(&mut self) {
+        if self.tokens.len() >= self.tokens_max {
+            self.tokens.retain(|_, token| token.strong_count() > 0);
+            self.tokens_max = TOKENS_MIN.max(self.tokens.len() * 2);
+        }
+    }
+}
+
 impl Core {
     pub fn admit(&self, local: LocalId, block: u64, nblk: u32) -> Result<Reservation, DgError> {
         let index = self.member_of_range(local, block, nblk)?;
@@ -68,19 +82,18 @@ impl Core {
                 }
                 continue;
             }
-            let more = cap.need(local, extent * EXTENT_BLOCKS, EXTENT_BLOCKS);
-            if more != cap::Need::default() {
-                need = need + more;
-                uncovered.push(extent);
-            }
+            need = need + cap.need(local, extent * EXTENT_BLOCKS, EXTENT_BLOCKS);
+            uncovered.push(extent);
         }
         if !uncovered.is_empty() {
-            let room = tokio::sync::Mutex::new(cap.reserve(need)?);
+            let new = need != cap::Need::default();
+            let room = if new { Some(tokio::sync::Mutex::new(cap.reserve(need)?)) } else { None };
             let token = Rc::new(Token { room });
             for extent in uncovered {
                 comp.tokens.insert(extent, Rc::downgrade(&token));
             }
             tokens.push(token);
+            comp.forget_dead_tokens();
         }
         Ok(Reservation { tokens })
     }

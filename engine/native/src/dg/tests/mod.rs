@@ -3,6 +3,7 @@ mod crash_points;
 mod faults;
 mod objects;
 mod random;
+mod space;
 mod world;
 
 /// Runs `test` in virtual time.
