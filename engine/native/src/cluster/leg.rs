@@ -11,6 +11,7 @@ use model::ids::{ComponentId, DiskGroupId, DiskId, HostId, ObjectId};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use std::time::Duration;
 
 /// Where one component lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,6 +167,10 @@ impl Leg {
 
 impl Store for Leg {
     type Room = Reservation;
+
+    fn is_silent(&self, limit: Duration) -> bool {
+        self.inner.is_silent(limit)
+    }
 
     fn status(&self) -> StoreStatus {
         self.inner.status()

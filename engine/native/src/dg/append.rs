@@ -211,7 +211,7 @@ impl Core {
             };
             (state.next_seq, state.ring.head, head)
         };
-        self.state.borrow_mut().writing = true;
+        self.state.borrow_mut().writing = Some(tokio::time::Instant::now());
         let head_bytes = log::head_blocks(head.records.len(), head.crcs.len()) * BLOCK;
         let mut header = IoBuf::zeroed(head_bytes);
         let at = self.region_offset + offset;
@@ -223,7 +223,7 @@ impl Core {
         let len = pad.unwrap_or(written);
         state.next_seq = seq + 1;
         state.completed = seq;
-        state.writing = false;
+        state.writing = None;
         state.prev_crc = crc;
         state.ring.advance(len);
         self.flushed.notify_waiters();

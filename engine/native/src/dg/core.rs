@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Weak;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 /// Why nothing works any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,9 +34,9 @@ pub(super) struct Comp {
     pub logged_stable: VecDeque<(u64, u64)>,
     /// Extents that a write was promised.
     pub tokens: BTreeMap<u64, Weak<Token>>,
-}
     /// From so many on, the dead ones are forgotten.
     pub tokens_max: usize,
+}
 
 /// One capacity disk.
 pub(super) struct Member {
@@ -51,7 +52,7 @@ pub(super) struct Member {
     /// Destage is worth a look now.
     pub kick: Notify,
     pub drains: mpsc::UnboundedSender<oneshot::Sender<()>>,
-    pub progress: Cell<Option<tokio::time::Instant>>,
+    pub progress: Cell<Option<Instant>>,
 }
 
 pub(super) struct State {
@@ -63,9 +64,10 @@ pub(super) struct State {
     /// The newest batch on stable media, and the newest one written.
     pub durable: u64,
     pub completed: u64,
-    /// The batch after `completed` is being written.
-    pub writing: bool,
-    pub flushing: bool,
+    /// The batch after `completed` is being written, since when.
+    pub writing: Option<Instant>,
+    /// A flush of the log is under way, since when.
+    pub flushing: Option<Instant>,
     pub queue: VecDeque<Job>,
     /// Records that may use the reserve of the log.
     pub urgent: VecDeque<Job>,

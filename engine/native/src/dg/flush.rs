@@ -6,7 +6,9 @@ use super::core::Core;
 use super::{Dg, DgError};
 use crate::mutant::{Mutant, on};
 use std::rc::Rc;
+use std::time::Duration;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 impl Dg {
     /// Makes every append that returned before this call survive a power cut, and the batch that is being written: what was given up
@@ -24,6 +26,14 @@ impl Dg {
         &self.core().flush_wanted
     }
 
+    /// Whether the log disk has not answered a write or a flush for `limit`: it is neither gone nor does it report an error. A log
+    /// that is full does not count.
+    pub fn is_silent(&self, limit: Duration) -> bool {
+        let state = self.core().state.borrow();
+        let silent = |since: Option<Instant>| since.is_some_and(|since| since.elapsed() >= limit);
+        silent(state.writing) || silent(state.flushing)
+    }
+
     /// Returns when the log is full, at once if it is; see [`Dg::flush_wanted`].
     pub async fn flush_asked(&self) {
         let asked = self.core().flush_wanted.notified();
@@ -38,7 +48,7 @@ impl Core {
     pub async fn flush(self: &Rc<Self>) -> Result<(), DgError> {
         let target = {
             let state = self.state.borrow();
-            state.completed + u64::from(state.writing)
+            state.completed + u64::from(state.writing.is_some())
         };
         loop {
             self.check()?;
@@ -50,7 +60,11 @@ impl Core {
                 if state.durable >= target {
                     return Ok(());
                 }
-                state.completed >= target && !std::mem::replace(&mut state.flushing, true)
+                let start = state.completed >= target && state.flushing.is_none();
+                if start {
+                    state.flushing = Some(Instant::now());
+                }
+                start
             };
             if start {
                 // Its own task: a waiter that goes away must not take the flush of the others with it.
@@ -69,7 +83,7 @@ async fn flush_once(core: Rc<Core>) {
     let result = if on(Mutant::SkipLogFlush) { Ok(()) } else { core.log.flush().await };
     {
         let mut state = core.state.borrow_mut();
-        state.flushing = false;
+        state.flushing = None;
         if result.is_ok() {
             state.durable = state.durable.max(covers);
         }

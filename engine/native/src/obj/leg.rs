@@ -5,6 +5,7 @@ use crate::dg::{self, AppendKind, Content, Dg, DgError, Reservation};
 use crate::fmt::LocalId;
 use crate::fmt::descriptor::Csn;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// One component of an open disk group. When the group is stopped or fails, every request says so.
 #[derive(Clone)]
@@ -48,6 +49,10 @@ fn count(nblk: u64) -> u32 {
 
 impl Store for DgLeg {
     type Room = Reservation;
+
+    fn is_silent(&self, limit: Duration) -> bool {
+        self.dg.is_silent(limit)
+    }
 
     fn status(&self) -> StoreStatus {
         match self.dg.component(self.local) {

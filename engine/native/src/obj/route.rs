@@ -11,7 +11,11 @@ use model::ids::ComponentId;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::Duration;
 use tokio::sync::Notify;
+
+/// A disk that does not answer for so long is given up. Source: the time that clients bear, well below their own timeouts.
+const SILENCE: Duration = Duration::from_secs(5);
 
 /// One component as this run of the program knows it.
 pub struct Member<S> {
@@ -111,7 +115,7 @@ impl<S: Store> Member<S> {
         self.gone.notify_waiters();
     }
 
-    /// Runs a request at the component; it ends with [`StoreError::Gone`] when the component is given up meanwhile. A component
+    /// Runs a request at the component. One whose disk is silent for too long is away, so that clients do not wait for it; it ends with [`StoreError::Gone`] when the component is given up meanwhile. A component
     /// that is away or failed is given up.
     pub async fn run<T>(
         &self,
@@ -128,11 +132,21 @@ impl<S: Store> Member<S> {
         let attachment = self.attachment.get();
         let gone = self.gone.notified();
         let Some(store) = self.attached() else { return Err(StoreError::Gone) };
+        let watched = store.clone();
+        let silence = async move {
+            while !watched.is_silent(SILENCE) {
+                tokio::time::sleep(SILENCE).await;
+            }
+        };
         let under_way = UnderWay::new(&self.outstanding);
         let result = tokio::select! {
             biased;
             result = request(store) => result,
             () = gone => Err(StoreError::Gone),
+            () = silence => {
+                tracing::warn!(component = %self.component, "a component does not answer");
+                Err(StoreError::Gone)
+            }
         };
         drop(under_way);
         // Before anything else runs, so that a component that returns meanwhile is not given up for its past.

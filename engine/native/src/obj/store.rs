@@ -8,6 +8,7 @@ use crate::fmt::descriptor::Csn;
 use crate::io::IoBuf;
 use model::ids::{ComponentId, ObjectId};
 use std::rc::Rc;
+use std::time::Duration;
 
 /// Blocks of one data record at most: a log batch carries 1 MiB.
 pub const DATA_BLOCKS_MAX: u64 = 256;
@@ -118,6 +119,8 @@ pub trait Store: Clone + 'static {
     /// Room set aside until the record that it was admitted for is stored, or until it is dropped.
     type Room;
 
+    /// Whether its disk has left a request unanswered for `limit`, without being away or reporting an error.
+    fn is_silent(&self, limit: Duration) -> bool;
     /// What it says of itself.
     fn status(&self) -> StoreStatus;
     /// Sets room aside for blocks that may be new. The only place where space runs out.

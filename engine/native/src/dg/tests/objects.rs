@@ -4,6 +4,7 @@ use super::run;
 use super::world::*;
 use crate::fmt::descriptor::{Leg, Node, ObjectDescriptor};
 use crate::io::Env;
+use crate::io::sim::Misbehaviour;
 use crate::obj::store::Members;
 use crate::obj::{Boot, Config, DgLeg, Object, Owner, quorum};
 use futures_util::future::try_join_all;
@@ -104,5 +105,23 @@ fn writes_longer_than_the_log_go_through() {
         assert!(
             read[..1 << 20].iter().all(|byte| *byte == 1) && read[1 << 20..].iter().all(|byte| *byte == 2)
         );
+    });
+}
+
+#[test]
+fn a_silent_leg_is_marked_before_the_acknowledgement() {
+    run(async {
+        let (object, worlds, _) = mirror(4 * MIB, 4 * MIB).await;
+        object.write_bytes(0, &[1; 4096], true).await.unwrap();
+        worlds[1].log.misbehave(Misbehaviour { latency_ms_max: 1_000_000_000, ..Misbehaviour::default() });
+        let write = object.write_bytes(0, &[2; 4096], false);
+        tokio::time::timeout(Duration::from_secs(30), write)
+            .await
+            .expect("a silent leg is given up")
+            .unwrap();
+        let marks: Vec<bool> =
+            object.descriptor().layout.legs().iter().map(|l| l.stale_from.is_some()).collect();
+        assert_eq!(marks, [false, true]);
+        assert_eq!(object.read_bytes(0, 4096).await.unwrap(), [2; 4096]);
     });
 }

@@ -183,6 +183,10 @@ impl MemStore {
 impl Store for MemStore {
     type Room = Room;
 
+    fn is_silent(&self, _: Duration) -> bool {
+        false
+    }
+
     fn status(&self) -> StoreStatus {
         StoreStatus {
             csn: self.part.csn.get(),
