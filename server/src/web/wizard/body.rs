@@ -98,6 +98,7 @@ pub struct PolicyRow {
 }
 
 /// The form of a step.
+#[allow(clippy::large_enum_variant, reason = "one a request, moved once into the page")]
 pub enum Body {
     /// Name and hosts.
     Hosts { name: Field, hosts: Vec<HostRow>, lab: [Field; 3], host: Field, file: Option<[Field; 3]> },
