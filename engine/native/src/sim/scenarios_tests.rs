@@ -48,19 +48,20 @@ fn acknowledged_trim_is_kept() {
 #[test]
 fn mutants_are_noticed() {
     use crate::mutant::{Mutant, set};
+    // Which seed notices changes with every change of the order of events: any of a few must.
     let known = [
-        (Mutant::NoEpochBump, "leg", 0),
-        (Mutant::SkipLogFlush, "leg", 10),
-        (Mutant::NoRollForward, "object", 14),
-        (Mutant::EarlyRangeUnlock, "object", 0),
-        (Mutant::AckBeforeStaleMark, "object", 5),
+        (Mutant::NoEpochBump, "leg", 0..4),
+        (Mutant::SkipLogFlush, "leg", 10..30),
+        (Mutant::NoRollForward, "object", 14..40),
+        (Mutant::EarlyRangeUnlock, "object", 0..10),
+        (Mutant::AckBeforeStaleMark, "object", 0..60),
     ];
-    for (mutant, name, seed) in known {
+    for (mutant, name, mut seeds) in known {
         let scenario = Scenario::named(name).expect("a scenario");
-        assert!(scenario.run(seed).is_ok(), "{name} seed {seed} without {mutant:?}");
         set(Some(mutant));
-        let verdict = scenario.run(seed);
+        let noticed = seeds.find(|seed| scenario.run(*seed).is_err());
         set(None);
-        assert!(verdict.is_err(), "{mutant:?} lives through {name} seed {seed}");
+        let seed = noticed.unwrap_or_else(|| panic!("{mutant:?} lives through {name}"));
+        assert!(scenario.run(seed).is_ok(), "{name} seed {seed} without {mutant:?}");
     }
 }

@@ -170,18 +170,16 @@ async fn rots(seed: u64) -> Result<bool, String> {
     let dg = run.world.open().await;
     let damaged: Vec<LocalId> =
         dg.components().iter().filter(|found| found.damaged).map(|found| found.local).collect();
-    let oracle = run.oracle.borrow();
     if !damaged.is_empty() {
         return Ok(true);
     }
-    for local in oracle.comps.keys() {
+    let known: Vec<LocalId> = run.oracle.borrow().comps.keys().copied().collect();
+    for local in &known {
         if dg.component(*local).is_none() {
             return Err(format!("seed {seed}: component {local} is lost unseen"));
         }
     }
-    let checked: Vec<LocalId> = oracle.comps.keys().copied().collect();
-    drop(oracle);
-    for local in checked {
+    for local in known {
         let bad = Oracle::wrong(&run.oracle, &dg, local).await;
         if let Some(text) = bad {
             return Err(format!("seed {seed}, bit at {at}: {text}"));

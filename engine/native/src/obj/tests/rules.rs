@@ -64,7 +64,7 @@ async fn away_and_back(world: &World, object: &Obj, n: usize, between: impl Asyn
 #[test]
 fn stable_is_below_everything_under_way() {
     rule(Mutant::HighestAcked, async || {
-        let world = two_legs(1);
+        let world = two_legs(3);
         let object = world.open().await.map_err(text)?;
         slow_append(&world, 1, SECOND);
         let early = start(&object, 20, 1).await;
