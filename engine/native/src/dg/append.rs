@@ -15,11 +15,15 @@ use crate::io::{DiskError, IoBuf};
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 /// Share of the ring that client records leave free.
 const RESERVE_PERCENT: u64 = 5;
 /// How long a STABLE value waits for a batch that takes it along.
 const STABLE_DELAY: Duration = Duration::from_secs(1);
+
+/// Appends that wait for room for so long are worth a line.
+const WAIT_LONG: Duration = Duration::from_secs(10);
 
 /// What the waiter of a job gets: the pin of a configuration record, nothing for others.
 pub(super) type Answer = Result<Option<Pin>, DgError>;
@@ -211,7 +215,7 @@ impl Core {
             };
             (state.next_seq, state.ring.head, head)
         };
-        self.state.borrow_mut().writing = Some(tokio::time::Instant::now());
+        self.state.borrow_mut().writing = Some(Instant::now());
         let head_bytes = log::head_blocks(head.records.len(), head.crcs.len()) * BLOCK;
         let mut header = IoBuf::zeroed(head_bytes);
         let at = self.region_offset + offset;
@@ -302,6 +306,18 @@ impl Core {
         let _ = done.send(answer);
     }
 
+    /// Says once that appends wait for room for long, and which component has most that is not stable.
+    fn note_waiting(&self, waiting: &mut Option<Instant>) {
+        let since = *waiting.get_or_insert_with(Instant::now);
+        if since.elapsed() < WAIT_LONG || self.told_waiting.replace(Some(since)) == Some(since) {
+            return;
+        }
+        let state = self.state.borrow();
+        let held = state.comps.iter().map(|(local, comp)| (comp.overlay.unstable_bytes(), *local));
+        let most = held.max().unwrap_or_default();
+        tracing::warn!(group = %self.group, component = %most.1, unstable_bytes = most.0, "the log is full and nothing leaves it");
+    }
+
     /// A STABLE value is in `batch`.
     pub fn note_stable(&self, state: &mut State, batch: &Batch, local: LocalId, value: u64) {
         if let Some(comp) = state.comps.get_mut(&local) {
@@ -366,8 +382,10 @@ fn take_front(bufs: &mut Vec<IoBuf>, bytes: usize) -> Vec<IoBuf> {
 /// The writer's task: ends when the group is dead.
 pub(super) async fn run(core: Rc<Core>) {
     let mut flush_stables = false;
+    let mut waiting = None;
     while core.dead.get().is_none() {
         if let Some(gathered) = core.gather(std::mem::take(&mut flush_stables)) {
+            waiting = None;
             if let Err(error) = core.write_gathered(gathered).await {
                 return core.fail(&error);
             }
@@ -379,6 +397,7 @@ pub(super) async fn run(core: Rc<Core>) {
         };
         if blocked {
             core.flush_wanted.notify_waiters();
+            core.note_waiting(&mut waiting);
             core.members.iter().for_each(|member| member.kick.notify_one());
         }
         tokio::select! {

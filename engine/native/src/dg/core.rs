@@ -100,6 +100,8 @@ pub(super) struct Core {
     pub flushed: Notify,
     /// For owners: the log fills with records that only a flush makes stable.
     pub flush_wanted: Notify,
+    /// The wait for room of which the log was told last.
+    pub told_waiting: Cell<Option<Instant>>,
     pub tail_lock: tokio::sync::Mutex<()>,
     pub tasks: RefCell<Vec<JoinHandle<()>>>,
 }

@@ -231,6 +231,10 @@ pub struct LogUsage {
     pub size_bytes: u64,
     /// Between tail and head.
     pub used_bytes: u64,
+    /// Payload that its owners have not made stable: it cannot leave the log. When an object cannot be served, nobody does.
+    pub unstable_bytes: u64,
+    /// Appends wait for room.
+    pub waiting: bool,
     /// Runs in memory.
     pub overlay_runs: usize,
     /// Stable data has waited for 10 s without any progress of destaging.

@@ -56,7 +56,7 @@ struct Run {
 /// A record that is not stable yet, and what it replaced.
 #[derive(Debug)]
 struct Unstable {
-    _rec: Rc<Rec>,
+    rec: Rc<Rec>,
     replaced: Vec<Rc<Rec>>,
 }
 
@@ -112,7 +112,7 @@ impl Overlay {
                 replaced.clear();
             }
             self.inserted += 1;
-            self.unstable.insert((rec.oseq, self.inserted), Unstable { _rec: rec, replaced });
+            self.unstable.insert((rec.oseq, self.inserted), Unstable { rec, replaced });
         }
         self.runs.len() as isize - before
     }
@@ -230,6 +230,12 @@ impl Overlay {
     /// The highest sequence that was ever inserted in this life, 0 for none.
     pub fn max_oseq(&self) -> u64 {
         self.max_oseq
+    }
+
+    /// Payload of the records that are not stable yet: it keeps its log space.
+    pub fn unstable_bytes(&self) -> u64 {
+        let logged = self.unstable.values().filter(|entry| !matches!(entry.rec.body, Body::Hole));
+        logged.map(|entry| u64::from(entry.rec.nblk) * BLOCK as u64).sum()
     }
 
     /// Runs held in memory.

@@ -149,6 +149,8 @@ impl Dg {
         LogUsage {
             size_bytes: state.ring.len_bytes,
             used_bytes: state.ring.used_bytes,
+            unstable_bytes: state.comps.values().map(|comp| comp.overlay.unstable_bytes()).sum(),
+            waiting: state.blocked,
             overlay_runs: state.overlay_runs,
             stalled: core.members.iter().any(|member| member.is_stalled()),
         }

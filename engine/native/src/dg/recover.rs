@@ -201,6 +201,7 @@ fn core_of(
         work: Notify::new(),
         flushed: Notify::new(),
         flush_wanted: Notify::new(),
+        told_waiting: Cell::default(),
         tail_lock: tokio::sync::Mutex::new(()),
         tasks: RefCell::default(),
     }

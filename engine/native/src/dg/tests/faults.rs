@@ -181,11 +181,14 @@ fn a_full_log_waits_for_what_makes_room() {
         };
         dg.flush_wanted().notified().await;
         assert!(!filler.is_finished());
+        let usage = dg.log_usage();
+        assert!(usage.waiting && usage.unstable_bytes > MIB * 3 / 4, "{usage:?}");
         // The reserve still takes configurations.
         dg.commit_descriptor(local, (1, 2), descriptor((1, 2))).await.unwrap();
         let owner = tokio::task::spawn_local(own(dg.clone(), oracle.clone()));
         filler.await.unwrap();
         owner.abort();
+        assert!(!dg.log_usage().waiting);
         Oracle::check_live(&oracle, &dg, local, 0, BLOCKS as u32).await;
     });
 }
