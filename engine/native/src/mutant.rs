@@ -35,6 +35,8 @@ pub enum Mutant {
     NoSelfOffset,
     /// A trimmed extent forgets its sequence (correction 8).
     ForgetHoleSequence,
+    /// A trim of content that never left the log leaves no entry in the map.
+    ForgetHiddenData,
     /// The range lock is released before the acknowledgement (correction 10).
     EarlyRangeUnlock,
     /// Checksums are not verified on read.
@@ -66,6 +68,7 @@ impl Mutant {
         Self::TrimWithoutLock,
         Self::NoSelfOffset,
         Self::ForgetHoleSequence,
+        Self::ForgetHiddenData,
         Self::EarlyRangeUnlock,
         Self::NoReadChecksum,
         Self::SkipLogFlush,

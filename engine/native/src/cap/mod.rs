@@ -184,7 +184,8 @@ impl CapDisk {
     }
 
     /// Makes blocks read as zero. Extents without a valid block are freed; their entries stay as holes with sequence `oseq`. Extents that
-    /// were never written have no entry and get none. Never needs space. Waits for the writes under way.
+    /// were never written have no entry and get none, unless [`CapDisk::remember`] was called for them. Never needs space. Waits for the
+    /// writes under way.
     pub async fn punch(&self, local: LocalId, block: u64, nblk: u64, oseq: u64) -> Result<(), CapError> {
         self.punch_run(local, block, nblk, oseq, |_| false).await
     }
@@ -200,6 +201,13 @@ impl CapDisk {
         keep: impl Fn(u64) -> bool,
     ) -> Result<(), CapError> {
         self.punch_run(local, block, nblk, oseq, keep).await
+    }
+
+    /// Gives the extents of these blocks an entry, if they have none: a hole of the lowest sequence. For content that exists, or existed,
+    /// on replicas while this map may never see it: the trim that hides it must leave its sequence here. Of an unknown component, and
+    /// outside of one, nothing happens. New leaf pages are not taken from a reservation.
+    pub fn remember(&self, local: LocalId, block: u64, nblk: u64) {
+        self.remember_run(local, block, nblk);
     }
 
     /// Reads blocks, in order, with every checksum verified and one more try when it does not match.

@@ -143,6 +143,20 @@ impl CapDisk {
         Ok(())
     }
 
+    /// Body of [`CapDisk::remember`].
+    pub(super) fn remember_run(&self, local: LocalId, block: u64, nblk: u64) {
+        let mut state = self.0.state.borrow_mut();
+        if state.check_range(local, block, nblk).is_err() {
+            return;
+        }
+        for (extent, _, _) in pieces(block, nblk) {
+            if state.component(local).is_ok_and(|component| component.entry(extent).oseq == 0) {
+                // The component was found above.
+                let _ = state.change(local, extent, |entry| entry.oseq = 1);
+            }
+        }
+    }
+
     /// Body of [`CapDisk::read`].
     pub(super) async fn read_runs(
         &self,
@@ -300,7 +314,7 @@ fn punch_extent(
 ) -> Result<(), CapError> {
     let mut entry = state.component(local)?.entry(index);
     if entry.oseq == 0 && entry.extent.is_none() {
-        return Ok(()); // never written: there is nothing that a returning leg could still hold
+        return Ok(()); // neither written nor remembered: there is nothing that a returning leg could still hold
     }
     entry.valid &= !mask(first, count);
     entry.crc[first..first + count].fill(0);

@@ -12,6 +12,8 @@ use super::{Append, AppendKind, Dg, DgError, Reservation};
 use crate::fmt::log::{self, BatchHead, Record, RecordKind, flags};
 use crate::fmt::{BLOCK, LocalId};
 use crate::io::{DiskError, IoBuf};
+use crate::mutant::{Mutant, on};
+use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -296,8 +298,9 @@ impl Core {
             Err(DgError::DiskFailed(self.members[member].disk))
         } else if let Some(comp) = state.comps.get_mut(&record.component) {
             let offset_bytes = payload_at + u64::from(record.payload) * BLOCK as u64;
-            let grown = comp.overlay.insert(rec_of(&record, offset_bytes, crcs, 0, tokens, pin));
-            state.overlay_runs = state.overlay_runs.wrapping_add_signed(grown);
+            let inserted = comp.overlay.insert(rec_of(&record, offset_bytes, crcs, 0, tokens, pin));
+            state.overlay_runs = state.overlay_runs.wrapping_add_signed(inserted.grown);
+            self.remember(member, &record, inserted.hidden);
             Ok(None)
         } else {
             Err(DgError::NoComponent(record.component))
@@ -316,6 +319,22 @@ impl Core {
         let held = state.comps.iter().map(|(local, comp)| (comp.overlay.unstable_bytes(), *local));
         let most = held.max().unwrap_or_default();
         tracing::warn!(group = %self.group, component = %most.1, unstable_bytes = most.0, "the log is full and nothing leaves it");
+    }
+
+    /// Content that a hole hides before it was applied may be on the disk of another leg, which can be away and return: the hole has
+    /// to leave its sequence in the map although the map never saw the content. It does so for entries that exist, so they are made
+    /// now: before the log space of the content is given back, and again by every replay until then. A hole that a resync copied
+    /// stands for an entry of its source.
+    pub fn remember(&self, member: usize, record: &Record, mut hidden: Vec<Range<u64>>) {
+        if on(Mutant::ForgetHiddenData) {
+            return;
+        }
+        if record.kind == RecordKind::Resync && record.payload_blocks() == 0 {
+            hidden.push(record.block..record.block + u64::from(record.nblk));
+        }
+        for blocks in hidden {
+            self.members[member].cap.remember(record.component, blocks.start, blocks.end - blocks.start);
+        }
     }
 
     /// A STABLE value is in `batch`.

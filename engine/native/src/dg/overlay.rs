@@ -9,6 +9,7 @@ use super::space::Token;
 use crate::fmt::BLOCK;
 use crate::mutant::{Mutant, on};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::rc::Rc;
 
 /// Where the content of a record is.
@@ -35,6 +36,10 @@ pub(super) struct Rec {
 }
 
 impl Rec {
+    fn is_hole(&self) -> bool {
+        matches!(self.body, Body::Hole)
+    }
+
     /// Checksums of `nblk` blocks from `block` of the component.
     fn crcs(&self, block: u64, nblk: u32) -> &[u32] {
         match &self.body {
@@ -58,6 +63,15 @@ struct Run {
 struct Unstable {
     rec: Rc<Rec>,
     replaced: Vec<Rc<Rec>>,
+}
+
+/// What an insertion did.
+#[derive(Debug, Default)]
+pub(super) struct Inserted {
+    /// By how much the number of runs grew.
+    pub grown: isize,
+    /// Blocks whose content is hidden by a hole now, so that the map on the disk may never see it.
+    pub hidden: Vec<Range<u64>>,
 }
 
 /// A part of a lookup: blocks of one record, or of none (then the map on the disk speaks).
@@ -95,15 +109,16 @@ pub(super) struct Overlay {
 }
 
 impl Overlay {
-    /// Adds a record. Returns by how much the number of runs grew.
-    pub fn insert(&mut self, rec: Rec) -> isize {
+    /// Adds a record.
+    pub fn insert(&mut self, rec: Rec) -> Inserted {
+        let mut hidden = Vec::new();
         let before = self.runs.len() as isize;
         self.max_oseq = self.max_oseq.max(rec.oseq);
         let rec = Rc::new(rec);
         let (start, end) = (rec.block, rec.block + u64::from(rec.nblk));
         let mut replaced = Vec::new();
         if self.overlaps(start, end) {
-            self.cut(&rec, &mut replaced);
+            self.cut(&rec, &mut replaced, &mut hidden);
         } else {
             self.runs.insert(start, Run { nblk: rec.nblk, rec: rec.clone() });
         }
@@ -114,7 +129,7 @@ impl Overlay {
             self.inserted += 1;
             self.unstable.insert((rec.oseq, self.inserted), Unstable { rec, replaced });
         }
-        self.runs.len() as isize - before
+        Inserted { grown: self.runs.len() as isize - before, hidden }
     }
 
     fn overlaps(&self, start: u64, end: u64) -> bool {
@@ -122,12 +137,15 @@ impl Overlay {
     }
 
     /// Lays `rec` over what is there, where it is not older.
-    fn cut(&mut self, rec: &Rc<Rec>, replaced: &mut Vec<Rc<Rec>>) {
+    fn cut(&mut self, rec: &Rc<Rec>, replaced: &mut Vec<Rc<Rec>>, hidden: &mut Vec<Range<u64>>) {
         let (start, end) = (rec.block, rec.block + u64::from(rec.nblk));
         let mut free_from = start;
         for at in self.starts(start, end) {
             let run = self.runs.remove(&at).expect("listed above");
             let (run_start, run_end) = (at, at + u64::from(run.nblk));
+            if run.rec.is_hole() != rec.is_hole() && (run.rec.oseq > rec.oseq) == run.rec.is_hole() {
+                hidden.push(start.max(run_start)..end.min(run_end));
+            }
             if run.rec.oseq > rec.oseq {
                 self.put(free_from, run_start, rec);
                 free_from = run_end;

@@ -260,8 +260,9 @@ impl Core {
             rec_of(record, found.payload_at + payload, crcs.clone(), record.payload as usize, tokens, pin);
         let mut state = self.state.borrow_mut();
         let Some(comp) = state.comps.get_mut(&record.component) else { return };
-        let grown = comp.overlay.insert(rec);
-        state.overlay_runs = state.overlay_runs.wrapping_add_signed(grown);
+        let inserted = comp.overlay.insert(rec);
+        state.overlay_runs = state.overlay_runs.wrapping_add_signed(inserted.grown);
+        self.remember(index, record, inserted.hidden);
     }
 
     fn replay_stable(&self, record: &Record, batch: &Batch) {

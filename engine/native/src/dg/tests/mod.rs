@@ -1,6 +1,7 @@
 //! The disk group on simulated disks: against a model, at every crash point, and without each of its safety rules.
 mod crash_points;
 mod faults;
+mod holes;
 mod objects;
 mod random;
 mod space;
