@@ -148,9 +148,9 @@ fn a_rotten_copy_is_repaired_from_the_good_one() {
         tools::ok("qemu-io", &["-f", "raw", "-c", "read -P 0x5a 0 8M", &uri]);
     }
     lab.api.until("/api/v1/events?limit=1000", "the repair is an event", |events| {
-        events["items"].as_array().is_some_and(|items| {
-            items.iter().any(|event| event["kind"].as_str().is_some_and(|kind| kind.contains("checksum")))
-        })
+        events["items"]
+            .as_array()
+            .is_some_and(|items| items.iter().any(|event| event["kind"] == "block-repaired"))
     });
     check_deep(lab);
 }

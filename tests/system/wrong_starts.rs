@@ -126,7 +126,7 @@ fn a_damaged_superblock_is_named_and_a_spare_copy_serves() {
         .iter()
         .find(|disk| disk["path"].as_str().is_some_and(|path| path.ends_with("h1-cap1.img")));
     assert!(lost.is_none_or(|disk| disk["state"] != "healthy"), "{lost:?}");
-    assert!(server.log().contains("h1-cap1"), "the log names the disk");
+    harness::until("the log names the disk", || server.log().contains("h1-cap1").then_some(()));
     drop(folder);
 }
 

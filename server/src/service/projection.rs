@@ -188,6 +188,9 @@ async fn turn(app: &App, cluster: &Cluster, written: &mut Written, seq: &mut u64
     if batch.gap {
         tracing::info!(cluster = %cluster.key, "some events were missed; the projections are compared with a new snapshot");
     }
+    for event in batch.events.iter().filter(|event| event.severity >= model::state::Severity::Warning) {
+        tracing::warn!(cluster = %cluster.key, kind = event.kind, subject = event.subject, "{}", event.text);
+    }
     if let Some(last) = batch.events.last() {
         history::add_events(&app.console, &cluster.key, &batch.events, None).await?;
         *seq = last.seq;
