@@ -56,6 +56,7 @@ const LICENCES: &[&str] = &[
     "BSL-1.0",
     "MIT-0",
     "CDLA-Permissive-2.0",
+    "BlueOak-1.0.0",
 ];
 
 /// Crates that stand twice in the lock file because two dependencies of ours want different ones. Anything else is a finding.

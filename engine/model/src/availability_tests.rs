@@ -1,3 +1,4 @@
+//! Votes and availability over all sets of failures.
 use super::*;
 use crate::ids::{ComponentId, DiskId};
 use crate::placement::votes;

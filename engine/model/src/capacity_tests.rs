@@ -1,3 +1,4 @@
+//! Usable capacity against the recorded cases and against plain counting.
 use super::*;
 use proptest::prelude::*;
 

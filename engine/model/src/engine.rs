@@ -32,7 +32,8 @@ pub enum EngineKind {
 }
 
 /// What this engine can do, by name: `raid1`, `raid5`, `raid6`, `stripe`, `sites`, `snapshots`, `maintenance`, `faults`,
-/// `compression`, `encryption`, `resync-limit`, `import`, `two-node`, `stretched`, … A name that is absent is a `false` with the general sentence.
+/// `compression`, `encryption`, `resync-limit`, `import`, `two-node`, `stretched`, … A name that is absent is a
+/// `false` with the general sentence.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Capabilities {
     /// Which engine.

@@ -1,3 +1,4 @@
+//! Which health holds first, and its reason.
 use super::*;
 use crate::ids::{ComponentId, DiskId};
 use crate::placement::votes;

@@ -1,3 +1,4 @@
+//! Placement against a search of all possibilities, and its refusals.
 use super::*;
 use crate::policy::Policy;
 use proptest::prelude::*;

@@ -1,3 +1,4 @@
+//! Tests of recordings: generated snapshots are consistent, and intents are refused.
 use super::*;
 use crate::arithmetic::fault_domains_needed;
 use crate::availability::availability_now;

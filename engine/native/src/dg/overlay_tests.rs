@@ -1,3 +1,4 @@
+//! The overlay against a flat array.
 use super::super::pins::Batches;
 use super::*;
 use proptest::prelude::*;

@@ -1,3 +1,4 @@
+//! Log batches: round trips and damage.
 use super::*;
 use proptest::prelude::*;
 

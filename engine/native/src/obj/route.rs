@@ -1,6 +1,7 @@
 //! The running view of a committed descriptor: where to read and write now.
 //!
-//! A [`Route`] is immutable; a change of the descriptor or of who is reachable makes a new one. A request works on the one it
+//! A [`Route`] is immutable; a change of the descriptor or of who is reachable makes a new one. A request works on
+//! the one it
 //! took. Invariant: every leg that the descriptor says is written is in the route; one without a store fails its appends, so
 //! that it is marked before anything is acknowledged without it.
 use super::address::{AddressMap, LayoutError, groups};
@@ -115,7 +116,8 @@ impl<S: Store> Member<S> {
         self.gone.notify_waiters();
     }
 
-    /// Runs a request at the component. One whose disk is silent for too long is away, so that clients do not wait for it; it ends with [`StoreError::Gone`] when the component is given up meanwhile. A component
+    /// Runs a request at the component. One whose disk is silent for too long is away, so that clients do not wait
+    /// for it; it ends with [`StoreError::Gone`] when the component is given up meanwhile. A component
     /// that is away or failed is given up.
     pub async fn run<T>(
         &self,

@@ -1,3 +1,4 @@
+//! The oracle itself: what a read may show after each kind of crash.
 use super::super::content::filled;
 use super::*;
 
