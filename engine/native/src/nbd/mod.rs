@@ -11,7 +11,7 @@
 //! Invariants:
 //! - No length from the wire is used before it is bounded; memory of payloads and answers comes out of one pool.
 //! - A request that cannot be understood is answered and the stream stays in step, or the connection ends; never a
-//! third way.
+//!   third way.
 //! - An operation that began runs to its end, whatever happens to its connection.
 pub mod client;
 pub mod export;
