@@ -2,8 +2,8 @@
 //! implements.
 //!
 //! Map: `ids`, `units`, `policy`, `state` are words; `view` is what an engine reports, `plan` what makes a cluster;
-//! `arithmetic`, `placement`, `availability`, `capacity`, `health`, `what_if`, `recommend` are pure functions over them;
-//! `engine` is the trait and `recorded` implements it from data. Architecture invariant: this crate does no I/O,
+//! `arithmetic`, `placement`, `availability`, `capacity`, `health`, `what_if`, `recommend` are pure functions over
+//! them; `engine` is the trait and `recorded` implements it from data. Architecture invariant: this crate does no I/O,
 //! knows no clock, no randomness, no SQL and no HTTP.
 pub mod arithmetic;
 pub mod availability;

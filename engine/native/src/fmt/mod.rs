@@ -1,15 +1,12 @@
 //! Pure codecs of everything that Millpond writes to a disk. No I/O, no clock, no allocation policy.
 //!
 //! Map: `header` the 64 bytes in front of every block · `superblock` the label of a disk · `slot` the cluster
-//! configuration slots ·
-//! `layout` where the regions of a disk lie · `leaf`, `dir` the map of a component · `component` its header ·
-//! `bitmap` the extents
-//! of one allocation group · `cbor`, `descriptor`, `config` objects and cluster as sealed CBOR.
-//! docs/on-disk-format.md shows the same bytes as tables; a test holds the two together.
-//! Invariants: all numbers are little endian; a block that was changed in any bit, or lies on another disk or at
-//! another offset
-//! than the one it was sealed for, is an error and never a value; each value has exactly one encoding (reserved bytes
-//! are zero).
+//! configuration slots · `layout` where the regions of a disk lie · `leaf`, `dir` the map of a component · `component`
+//! its header · `bitmap` the extents of one allocation group · `cbor`, `descriptor`, `config` objects and cluster as
+//! sealed CBOR. docs/on-disk-format.md shows the same bytes as tables; a test holds the two together. Invariants: all
+//! numbers are little endian; a block that was changed in any bit, or lies on another disk or at another offset than
+//! the one it was sealed for, is an error and never a value; each value has exactly one encoding (reserved bytes are
+//! zero).
 pub mod bitmap;
 pub mod cbor;
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! The unix socket of the NBD front.
 //!
-//! Invariants: the socket has mode 0600 before the first client can reach it, and more only by request; a file that
-//! is no socket, or a socket that
-//! somebody answers on, is never removed; on stop the file goes only if it is still the one that was made here.
+//! Invariants: the socket has mode 0600 before the first client can reach it, and more only by request; a file that is
+//! no socket, or a socket that somebody answers on, is never removed; on stop the file goes only if it is still the one
+//! that was made here.
 
 use super::export::ExportDirectory;
 use super::front::Front;

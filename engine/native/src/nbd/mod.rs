@@ -1,12 +1,9 @@
 //! The NBD front: serves exports to block clients over a byte stream.
 //!
 //! Map: `export` what is served · `wire`, `option` pure codecs · `handshake` from greeting to an agreed export ·
-//! `session` one
-//! connection: admission, execution · `reply` the queue of replies and its one writer · `intake` requests and payload
-//! off the
-//! stream · `patience` with slow peers · `front` what all connections share: directory, memory, limits, stop ·
-//! `listener` sockets · `client` a client for
-//! tests and workloads · `mem` an export in memory.
+//! `session` one connection: admission, execution · `reply` the queue of replies and its one writer · `intake` requests
+//! and payload off the stream · `patience` with slow peers · `front` what all connections share: directory, memory,
+//! limits, stop · `listener` sockets · `client` a client for tests and workloads · `mem` an export in memory.
 //!
 //! Invariants:
 //! - No length from the wire is used before it is bounded; memory of payloads and answers comes out of one pool.

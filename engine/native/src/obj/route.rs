@@ -1,9 +1,8 @@
 //! The running view of a committed descriptor: where to read and write now.
 //!
-//! A [`Route`] is immutable; a change of the descriptor or of who is reachable makes a new one. A request works on
-//! the one it
-//! took. Invariant: every leg that the descriptor says is written is in the route; one without a store fails its appends, so
-//! that it is marked before anything is acknowledged without it.
+//! A [`Route`] is immutable; a change of the descriptor or of who is reachable makes a new one. A request works on the
+//! one it took. Invariant: every leg that the descriptor says is written is in the route; one without a store fails its
+//! appends, so that it is marked before anything is acknowledged without it.
 use super::address::{AddressMap, LayoutError, groups};
 use super::quorum::{Loss, is_current, is_written};
 use super::store::{Store, StoreError};
