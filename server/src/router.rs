@@ -71,7 +71,7 @@ fn planning() -> Vec<Route> {
         get("/hosts/{name}", Viewer, hardware::host::page),
         get("/disks/{id}", Viewer, hardware::disk::page),
         get("/fault-domains", Viewer, hardware::domains::page),
-        post("/fault-domains", Operator, hardware::domains::apply),
+        post("/fault-domains", Admin, hardware::domains::apply),
         post("/fault-domains/preview", Viewer, hardware::domains::preview),
         get("/policies", Viewer, policies::page),
         get("/policies/new", Operator, policies::edit::new_page),
@@ -120,7 +120,7 @@ fn operating() -> Vec<Route> {
 /// each cluster as `/api/v1/clusters/{cluster}…`.
 #[rustfmt::skip]
 fn in_cluster() -> Vec<Route> {
-    use api::{cluster as c, dto, operations as o, policies as p, risk as r, storage as s};
+    use api::{cluster as c, domains as d, dto, operations as o, policies as p, risk as r, storage as s};
     vec![
         get("/cluster", Viewer, c::get).says("The cluster").answers::<dto::Cluster>(),
         post("/cluster", Admin, c::configure).says("Make the cluster").takes::<c::ConfigureBody>().accepts(),
@@ -133,7 +133,7 @@ fn in_cluster() -> Vec<Route> {
         get("/hosts/{name}", Viewer, c::host).says("A host").answers::<dto::Host>(),
         post("/hosts/{name}/maintenance", Operator, c::maintenance).says("Enter or leave maintenance").accepts(),
         get("/hosts/{name}/maintenance/precheck", Viewer, r::precheck).says("What maintenance would do").answers::<r::PrecheckAnswer>(),
-        put("/fault-domains", Admin, c::set_fault_domains).says("Fault domains").takes::<Vec<dto::HostGroup>>().answers::<dto::Cluster>(),
+        put("/fault-domains", Admin, d::put).says("Fault domains, or a preview with ?preview=1").takes::<Vec<dto::HostGroup>>().answers::<dto::Cluster>(),
         get("/disks", Viewer, c::disks).says("Disks").lists::<dto::Disk>(),
         post("/disks", Admin, c::add_disk).says("Add a file as a disk").takes::<c::FileDiskBody>().answers::<dto::Disk>().created(),
         post("/disks/{id}/retire", Operator, c::retire_disk).says("Empty a disk and let it go").accepts(),

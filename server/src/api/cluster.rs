@@ -75,7 +75,7 @@ pub struct ConfigureBody {
     licence: Option<String>,
 }
 
-fn domains(groups: Vec<dto::HostGroup>) -> Vec<FaultDomainView> {
+pub(super) fn domains(groups: Vec<dto::HostGroup>) -> Vec<FaultDomainView> {
     groups.into_iter().map(|group| FaultDomainView { name: group.name, hosts: group.hosts }).collect()
 }
 
@@ -256,29 +256,6 @@ pub async fn add_host(
     hosts::add(&app, &actor, &cluster, &body.name, body.kind, &body.disks).await?;
     let answer = serde_json::json!({"name": body.name, "kind": body.kind});
     Ok((StatusCode::CREATED, Json(answer)).into_response())
-}
-
-/// Query of PUT /fault-domains.
-#[derive(Deserialize)]
-pub struct PreviewQuery {
-    preview: Option<String>,
-}
-
-/// PUT /fault-domains
-pub async fn set_fault_domains(
-    Admin(actor): Admin,
-    State(app): State<App>,
-    InCluster(cluster): InCluster,
-    Asked(query): Asked<PreviewQuery>,
-    Body(body): Body<Vec<dto::HostGroup>>,
-) -> Answer<dto::Cluster> {
-    if query.preview.is_some() {
-        return Err(AppError::NotYet(
-            "a preview of what other fault domains would move comes with a later release".into(),
-        ));
-    }
-    cluster::set_fault_domains(&app, &actor, &cluster, domains(body)).await?;
-    Ok(Json(cluster::overview(&app, &cluster).await?.into()))
 }
 
 /// Query of GET /disks.

@@ -8,6 +8,7 @@ use crate::http::body::{Asked, Body, ByName, InCluster, Named};
 use crate::service::{capacity, disks, health, performance};
 use axum::Json;
 use axum::extract::State;
+use model::ids::ObjectId;
 use model::units::Timestamp;
 use model::what_if::{Answer, ObjectRef};
 use serde::{Deserialize, Serialize};
@@ -20,8 +21,15 @@ pub struct Ref {
     name: String,
 }
 
+impl Ref {
+    /// Names an object.
+    pub fn new(uuid: ObjectId, name: String) -> Self {
+        Self { uuid: uuid.to_string(), name }
+    }
+}
+
 fn refs(objects: Vec<ObjectRef>) -> Vec<Ref> {
-    objects.into_iter().map(|object| Ref { uuid: object.uuid.to_string(), name: object.name }).collect()
+    objects.into_iter().map(|object| Ref::new(object.uuid, object.name)).collect()
 }
 
 /// What could be stored under one policy.

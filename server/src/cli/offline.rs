@@ -49,7 +49,7 @@ pub(super) fn check(args: &CheckArgs) -> Outcome {
     let verdict = if checked.findings.is_empty() {
         "clean".into()
     } else {
-        format!("{} findings", checked.findings.len())
+        crate::service::format::plural(checked.findings.len() as u64, "finding")
     };
     println!("{}: {verdict}", checked.summary);
     Ok(ExitCode::from(u8::from(!checked.findings.is_empty())))

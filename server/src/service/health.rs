@@ -3,7 +3,7 @@
 use crate::app::{App, Cluster};
 use crate::error::AppError;
 use crate::service::cluster::snapshot_or_picture;
-use crate::service::format::bytes_text;
+use crate::service::format::{bytes_text, plural, plural_that};
 use model::state::{ClusterState, Compliance, DiskRole, DiskState, HostState, ObjectHealth};
 use model::units::Timestamp;
 use model::view::{DiskView, Snapshot};
@@ -77,12 +77,12 @@ struct Finding {
 }
 
 impl Finding {
-    /// Green without evidence, else `bad`.
-    fn of(self, bad: Status, what: &str, evidence: Vec<String>) -> Check {
+    /// Green without evidence, else `bad`; `what` is the noun that is counted and what one and several of them do.
+    fn of(self, bad: Status, what: (&str, &str, &str), evidence: Vec<String>) -> Check {
         let (status, finding, impact, remedy) = if evidence.is_empty() {
             (Status::Green, self.good.to_owned(), "", "")
         } else {
-            (bad, format!("{} {what}", evidence.len()), self.impact, self.remedy)
+            (bad, plural_that(evidence.len() as u64, what.0, what.1, what.2), self.impact, self.remedy)
         };
         let mut evidence = evidence;
         let more = evidence.len().saturating_sub(NAMES_MAX);
@@ -133,13 +133,17 @@ fn data(snapshot: &Snapshot) -> Group {
     let gone = objects(snapshot, |health, _| health == ObjectHealth::Inaccessible);
     let old = objects(snapshot, |_, compliance| compliance == Compliance::OutOfDate);
     let checks = vec![
-        inaccessible.of(Status::Red, "volumes are unavailable", gone),
+        inaccessible.of(Status::Red, ("volume", "is unavailable", "are unavailable"), gone),
         reduced.of(
             Status::Yellow,
-            "volumes have less redundancy than promised",
+            ("volume", "has less redundancy than promised", "have less redundancy than promised"),
             objects(snapshot, is_reduced),
         ),
-        out_of_date.of(Status::Yellow, "volumes follow an older version of their policy", old),
+        out_of_date.of(
+            Status::Yellow,
+            ("volume", "follows an older version of its policy", "follow an older version of their policy"),
+            old,
+        ),
     ];
     Group { id: "data", checks }
 }
@@ -166,8 +170,12 @@ fn hosts(snapshot: &Snapshot) -> Group {
         snapshot.disks.iter().flat_map(|disk| disk.faults.iter().map(move |fault| (&disk.name, fault)));
     let injected = on_hosts.chain(on_disks).map(|(name, fault)| format!("{name}: {fault}")).collect();
     let checks = vec![
-        connected.of(Status::Yellow, "hosts are absent", away.map(|host| host.name.clone()).collect()),
-        faults.of(Status::Yellow, "faults are injected", injected),
+        connected.of(
+            Status::Yellow,
+            ("host", "is absent", "are absent"),
+            away.map(|host| host.name.clone()).collect(),
+        ),
+        faults.of(Status::Yellow, ("fault", "is injected", "are injected"), injected),
     ];
     Group { id: "hosts", checks }
 }
@@ -199,20 +207,21 @@ fn disks(snapshot: &Snapshot) -> Group {
         remedy: "replace the disk when the number rises",
     };
     let wrong = snapshot.disks.iter().filter(|disk| disk.checksum_errors > 0);
-    let wrong =
-        wrong.map(|disk| format!("{}: {} checksum errors", disk.name, disk.checksum_errors)).collect();
+    let wrong = wrong
+        .map(|disk| format!("{}: {}", disk.name, plural(disk.checksum_errors, "checksum error")))
+        .collect();
     let checks = vec![
         failed.of(
             Status::Red,
-            "disks have failed",
+            ("disk", "has failed", "have failed"),
             named(&snapshot.disks, |disk| disk.state == DiskState::Failed),
         ),
         slow.of(
             Status::Yellow,
-            "disks are slow",
+            ("disk", "is slow", "are slow"),
             named(&snapshot.disks, |disk| disk.state == DiskState::Slow),
         ),
-        checksums.of(Status::Yellow, "disks returned wrong bytes", wrong),
+        checksums.of(Status::Yellow, ("disk", "returned wrong bytes", "returned wrong bytes"), wrong),
     ];
     Group { id: "disks", checks }
 }
@@ -244,7 +253,10 @@ fn capacity(snapshot: &Snapshot) -> Group {
         impact: "writes to volumes with a component there will fail when it is full",
         remedy: "add disks, or delete or move volumes",
     };
-    Group { id: "capacity", checks: vec![room.of(status, "capacity disks are nearly full", evidence)] }
+    Group {
+        id: "capacity",
+        checks: vec![room.of(status, ("capacity disk", "is nearly full", "are nearly full"), evidence)],
+    }
 }
 
 fn cluster_state(snapshot: &Snapshot) -> Group {

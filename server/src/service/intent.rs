@@ -3,6 +3,7 @@ use crate::app::{App, Cluster};
 use crate::db::tasks;
 use crate::error::AppError;
 use crate::service::auth::{self, Actor};
+use crate::service::format::plural;
 use model::engine::{Applied, Intent};
 use model::ids::TaskId;
 use model::state::TaskState;
@@ -21,7 +22,7 @@ pub struct Outcome {
 fn describe(intent: &Intent) -> (&'static str, String) {
     match intent {
         Intent::ConfigureCluster { plan } => ("configure-cluster", plan.name.clone()),
-        Intent::AddClaims { claims, .. } => ("add-claims", format!("{} disk groups", claims.len())),
+        Intent::AddClaims { claims, .. } => ("add-claims", plural(claims.len() as u64, "disk group")),
         Intent::UpdateCluster { .. } => ("update-cluster", "cluster".into()),
         Intent::SetFaultDomains { .. } => ("set-fault-domains", "cluster".into()),
         Intent::PutPolicy { policy, .. } => ("put-policy", policy.name.clone()),

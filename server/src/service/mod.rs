@@ -6,6 +6,7 @@ pub mod auth;
 pub mod capacity;
 pub mod cluster;
 pub mod disks;
+pub mod domains;
 pub mod draft;
 pub mod events;
 pub mod faults;

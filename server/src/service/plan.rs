@@ -73,7 +73,7 @@ fn claim_problems(draft: &Draft, claims: &[Claim]) -> Vec<FieldError> {
         }
         let groups = groups_of(claim).len();
         if groups > HOST_GROUPS_MAX && !claim.cache.is_empty() {
-            let detail = format!("{groups} disk groups, at most {HOST_GROUPS_MAX} a host");
+            let detail = format!("{groups} disk groups; at most {HOST_GROUPS_MAX} a host");
             problems.push(FieldError::new(format!("{field}.cache"), detail));
         }
         if !claim.cache.is_empty() && claim.capacity.len() > claim.cache.len() * GROUP_CAPACITY_MAX {

@@ -1,8 +1,7 @@
 //! Numbers and times for people. One rule for the whole product: binary units with binary names, three significant digits,
 //! thin spaces between thousands; times in UTC with the zone said. Exact values go into titles and the API.
+pub use crate::service::format::{count, plural, plural_of, plural_that};
 use model::units::Timestamp;
-
-const THIN_SPACE: char = '\u{2009}';
 
 /// `412 GiB`: three significant digits, never `0.00`.
 pub fn bytes(bytes: u64) -> String {
@@ -50,34 +49,6 @@ fn scaled(value: u64, step: f64, units: &[&'static str]) -> (String, &'static st
     let text =
         if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text };
     (text, units[at])
-}
-
-/// `100 000` with thin spaces.
-pub fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() * 2);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(THIN_SPACE);
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// `1 host`, `3 hosts`.
-pub fn plural(number: u64, one: &str) -> String {
-    let ending = if number == 1 {
-        ""
-    } else if one.ends_with('x') || one.ends_with("ss") {
-        "es"
-    } else {
-        "s"
-    };
-    if one.ends_with('y') && number != 1 {
-        return format!("{} {}ies", count(number), &one[..one.len() - 1]);
-    }
-    format!("{} {one}{ending}", count(number))
 }
 
 /// Whole percent of `part` in `whole`, 0 when there is nothing; never 100 before all is there, never 0 when something is.
@@ -203,9 +174,6 @@ mod tests {
             assert_eq!(duration(seconds), text);
         }
         assert_eq!(duration_range(600, 610), "10 min");
-        assert_eq!(count(1_234_567).replace(THIN_SPACE, " "), "1 234 567");
-        assert_eq!(plural(1, "copy"), "1 copy");
-        assert_eq!(plural(2, "copy"), "2 copies");
     }
 
     #[test]

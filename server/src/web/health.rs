@@ -150,14 +150,14 @@ mod tests {
         shows(
             &page,
             &[
-                "1 hosts are absent",
+                "1 host is absent",
                 "h3",
                 "Bring the host back",
-                "1 volumes have less redundancy",
+                "1 volume has less redundancy",
                 "No disk has failed",
             ],
         );
-        assert!(page.1.find("hosts are absent") < page.1.find("No disk has failed"));
+        assert!(page.1.find("host is absent") < page.1.find("No disk has failed"));
     }
 
     #[tokio::test]

@@ -1,13 +1,13 @@
 //! `/fault-domains`: which hosts fail together, how many domains really count, and what a change would mean before it is made.
 use crate::app::{App, Cluster};
 use crate::error::{AppError, FieldError};
-use crate::http::auth::Operator;
+use crate::http::auth::Admin;
 use crate::http::body::InCluster;
 use crate::http::render;
 use crate::service::cluster::{self, snapshot_or_picture};
+use crate::service::domains::{self, Preview, Touched};
 use crate::web::parts::{self, Check, Command, Crumb, Tone};
 use crate::web::shell::{Page, Shell};
-use crate::web::view::domains::{self, Touched};
 use crate::web::view::explain::sentence;
 use crate::web::view::hardware;
 use crate::web::{format, html, html_with};
@@ -25,6 +25,12 @@ struct HostChoice {
     effective: String,
 }
 
+/// A domain with a name, also when it is empty.
+struct Known {
+    name: String,
+    hosts: Vec<String>,
+}
+
 #[derive(Template)]
 #[template(path = "hardware/domains.html", blocks = ["preview"])]
 struct DomainsPage {
@@ -33,7 +39,7 @@ struct DomainsPage {
     may: bool,
     errors: Vec<FieldError>,
     hosts: Vec<HostChoice>,
-    known: Vec<String>,
+    known: Vec<Known>,
     counts: String,
     changed: bool,
     checks: Vec<Check>,
@@ -41,9 +47,19 @@ struct DomainsPage {
     command_list: Vec<Command>,
 }
 
-/// Hosts by the name of the domain that was typed for them; a host with an empty field is in none.
+/// Hosts by the name of the domain that was typed for them; a host with an empty field is in none. Domains that are named in
+/// `domain` fields stay although no host is in them; `new` adds one, `drop` lets one go that has become empty.
 fn typed(form: &[(String, String)]) -> Vec<FaultDomainView> {
+    let all =
+        |key: &'static str| form.iter().filter(move |(name, _)| name == key).map(|(_, value)| value.trim());
+    let dropped: Vec<&str> = all("drop").collect();
+    let named = all("domain").chain(all("new")).filter(|name| !name.is_empty() && !dropped.contains(name));
     let mut list: Vec<FaultDomainView> = Vec::new();
+    for name in named {
+        if !list.iter().any(|domain| domain.name == name) {
+            list.push(FaultDomainView { name: name.to_owned(), hosts: Vec::new() });
+        }
+    }
     for (key, value) in form {
         let (Some(host), name) = (key.strip_prefix("d."), value.trim()) else { continue };
         if name.is_empty() {
@@ -57,14 +73,26 @@ fn typed(form: &[(String, String)]) -> Vec<FaultDomainView> {
     list
 }
 
+/// What has to move, in words.
+fn moves(preview: &Preview) -> String {
+    let homeless = match preview.moves.homeless {
+        0 => String::new(),
+        number => format!(
+            " {} in another domain.",
+            format::plural_that(number.into(), "part", "would find no disk", "would find no disk")
+        ),
+    };
+    format!(
+        "They stay available. To be as their policy says again, {} would have to move; nothing moves by itself.{homeless}",
+        format::bytes(preview.moves.bytes)
+    )
+}
+
 /// Checks on the wished domains: the model's warnings, and policies that would lack domains.
-fn checks(
-    snapshot: &Snapshot,
-    effective: &model::capacity::EffectiveDomains,
-    touched: &[Touched],
-) -> Vec<Check> {
-    let has = effective.domains.len();
-    let mut list: Vec<Check> = effective
+fn checks(snapshot: &Snapshot, preview: &Preview) -> Vec<Check> {
+    let has = preview.then.domains.len();
+    let mut list: Vec<Check> = preview
+        .then
         .warnings
         .iter()
         .map(|text| Check { tone: Tone::Degraded, text: sentence(text), detail: String::new() })
@@ -75,20 +103,24 @@ fn checks(
             let users = snapshot.objects.iter().filter(|object| object.policy == policy.name).count() as u64;
             list.push(Check {
                 tone: Tone::Degraded,
-                text: format!("Policy {} needs {needs} fault domains, there would be {has}.", policy.name),
+                text: format!(
+                    "Policy {} needs {}; there would be {has}.",
+                    policy.name,
+                    format::plural(needs as u64, "fault domain")
+                ),
                 detail: format!(
-                    "{} use it; no new one could be made with it.",
-                    format::plural(users, "volume")
+                    "{} it; no new one could be made with it.",
+                    format::plural_that(users, "volume", "uses", "use")
                 ),
             });
         }
     }
-    let broken = touched.iter().filter(|touched| touched.breaks).count() as u64;
+    let broken = preview.touched.iter().filter(|touched| touched.breaks).count() as u64;
     if broken > 0 {
         list.push(Check {
             tone: Tone::Failed,
             text: format!("{} would have two copies in one fault domain.", format::plural(broken, "volume")),
-            detail: "They stay available, and are not as their policy says until a copy has moved.".into(),
+            detail: moves(preview),
         });
     }
     if list.is_empty() {
@@ -109,11 +141,10 @@ async fn build(
     errors: Vec<FieldError>,
 ) -> Result<DomainsPage, AppError> {
     let snapshot = snapshot_or_picture(app, cluster).await?;
-    let now = domains::effective(&snapshot, &snapshot.cluster.fault_domains);
     let changed = wished.as_ref().is_some_and(|wished| *wished != snapshot.cluster.fault_domains);
     let named = wished.unwrap_or_else(|| snapshot.cluster.fault_domains.clone());
-    let then = domains::effective(&snapshot, &named);
-    let touched = domains::touched_volumes(&snapshot, &then);
+    let preview = domains::preview(&snapshot, &named);
+    let (now, then) = (&preview.now, &preview.then);
     let of = |host: &str| named.iter().find(|domain| domain.hosts.iter().any(|name| name == host));
     let hosts = snapshot.hosts.iter().map(|host| HostChoice {
         name: host.name.clone(),
@@ -123,17 +154,17 @@ async fn build(
     });
     Ok(DomainsPage {
         trail: parts::crumbs(&[("Hosts and disks", "/hosts")], "Fault domains"),
-        may: shell.role != "viewer",
+        may: shell.role == "admin",
         hosts: hosts.collect(),
-        known: snapshot.cluster.fault_domains.iter().map(|domain| domain.name.clone()).collect(),
+        known: named.iter().map(|domain| Known { name: domain.name.clone(), hosts: domain.hosts.clone() }).collect(),
         counts: if changed {
             format!("{} count, {} now", then.domains.len(), now.domains.len())
         } else {
-            format!("{} count", format::plural(now.domains.len() as u64, "domain"))
+            format::plural_that(now.domains.len() as u64, "domain", "counts", "count")
         },
         changed,
-        checks: checks(&snapshot, &then, &touched),
-        touched,
+        checks: checks(&snapshot, &preview),
+        touched: preview.touched,
         errors,
         command_list: parts::commands(&[(
             "replace all of them",
@@ -179,7 +210,7 @@ pub async fn preview(
 /// # Errors
 /// As the engine refuses.
 pub async fn apply(
-    user: Operator,
+    user: Admin,
     State(app): State<App>,
     InCluster(cluster): InCluster,
     page: Page,
@@ -224,6 +255,25 @@ mod tests {
         assert!(
             matches!(&intents[..], [Intent::SetFaultDomains { fault_domains }] if fault_domains.len() == 3)
         );
+    }
+
+    #[tokio::test]
+    async fn an_empty_domain_is_kept_until_it_is_dropped() {
+        let console = Console::sample().await;
+        let hosts = "d.h1=rack-a&d.h2=rack-a&d.h3=rack-b&d.h4=rack-b&d.h5=rack-b&d.h6=rack-b";
+        let domains = format!("domain=rack-a&domain=rack-b&domain=rack-c&new=rack-d&{hosts}");
+        let page = console.post("/fault-domains/preview", &domains).await;
+        shows(&page, &["name=\"domain\" value=\"rack-d\"", "Fault domain rack-c has no host and counts 0"]);
+        assert_eq!(console.post("/fault-domains", &domains).await.0, 303);
+        assert_eq!(console.post("/fault-domains", &format!("{domains}&drop=rack-c")).await.0, 303);
+        let names = |intent: &Intent| match intent {
+            Intent::SetFaultDomains { fault_domains } => {
+                fault_domains.iter().map(|domain| domain.name.clone()).collect::<Vec<_>>().join(" ")
+            }
+            _ => String::new(),
+        };
+        let put: Vec<String> = console.intents().iter().map(names).collect();
+        assert_eq!(put, ["rack-a rack-b rack-c rack-d", "rack-a rack-b rack-d"]);
     }
 
     #[tokio::test]

@@ -68,14 +68,7 @@ async fn deletion(app: &App, cluster: &Cluster, shell: Shell, name: &str) -> Res
             Fact::chip(
                 "In use",
                 Tone::Failed,
-                format!(
-                    "{} it",
-                    if using.len() == 1 {
-                        "1 volume uses".into()
-                    } else {
-                        format!("{} volumes use", using.len())
-                    }
-                ),
+                format!("{} it", format::plural_that(using.len() as u64, "volume", "uses", "use")),
             )
         },
         Fact::new("Undo", "Author it again with the same values"),
@@ -152,7 +145,12 @@ pub async fn default_page(
         ),
         Fact::new(
             "Existing",
-            format!("{} keep the policy they have", format::plural(snapshot.objects.len() as u64, "volume")),
+            format::plural_that(
+                snapshot.objects.len() as u64,
+                "volume",
+                "keeps the policy it has",
+                "keep the policy they have",
+            ),
         ),
         Fact::new("Default now", &snapshot.cluster.default_policy),
     ];

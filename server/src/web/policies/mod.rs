@@ -117,10 +117,9 @@ fn row(snapshot: &Snapshot, policy: &Policy) -> Row {
 fn scope(snapshot: &Snapshot) -> String {
     let others = snapshot.objects.len() as u64;
     format!(
-        "The default is {}. It applies to new volumes that name no policy; {} {} own.",
+        "The default is {}. It applies to new volumes that name no policy; {}.",
         snapshot.cluster.default_policy,
-        format::plural(others, "existing volume"),
-        if others == 1 { "keeps its" } else { "keep their" },
+        format::plural_that(others, "existing volume", "keeps its own", "keep their own"),
     )
 }
 

@@ -59,7 +59,12 @@ pub fn segments(snapshot: &Snapshot, capacity: &Capacity, policy: &Policy) -> Ve
     let needs = arithmetic::fault_domains_needed(policy) as usize;
     let has = Topology::from_snapshot(snapshot).usable_domains().len();
     let uneven = if has < needs {
-        format!("{} needs {needs} fault domains, {has} take data now", policy.name)
+        format!(
+            "{} needs {}; {}",
+            policy.name,
+            format::plural(needs as u64, "fault domain"),
+            format::plural_that(has as u64, "domain", "takes data now", "take data now")
+        )
     } else {
         "fault domains are uneven: copies must lie in different ones".into()
     };

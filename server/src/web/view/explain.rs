@@ -85,11 +85,9 @@ fn title(object: &ObjectView) -> String {
     let parts = if complete == all {
         "All parts are complete.".to_owned()
     } else {
-        format!(
-            "{} of {} incomplete.",
-            format::count((all - complete) as u64),
-            if all == 1 { "1 part is".to_owned() } else { format!("{all} parts are") }
-        )
+        let missing = (all - complete) as u64;
+        let are = if missing == 1 { "is" } else { "are" };
+        format!("{} of {} {are} incomplete.", format::count(missing), format::plural(all as u64, "part"))
     };
     match object.health {
         ObjectHealth::Healthy => "The data is online and as protected as its policy says.".into(),

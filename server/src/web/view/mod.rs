@@ -1,7 +1,6 @@
 //! From the engine's snapshot to what the screen shows. Pure: a snapshot and the time in, plain view data out.
 pub mod capacity;
 pub mod cluster;
-pub mod domains;
 pub mod explain;
 pub mod hardware;
 pub mod map;

@@ -253,13 +253,16 @@ pub fn votes(object: &ObjectView) -> VoteStrip {
     let (total, present) = (object.votes.total, object.votes.present);
     let needed = total / 2 + 1;
     let spare = present.saturating_sub(needed);
-    strip.spoken = format!("{present} of {total} votes are reachable, {needed} are needed.");
+    let are = |number: u32| if number == 1 { "is" } else { "are" };
+    let reachable =
+        format!("{present} of {} {} reachable", format::plural(total.into(), "vote"), are(present));
+    strip.spoken = format!("{reachable}, {needed} {} needed.", are(needed));
     let follows = match (present >= needed, spare) {
         (false, _) => "so nobody may read or write: two halves could otherwise go separate ways.".to_owned(),
         (true, 0) => "so the object stays in use, and the loss of one more vote would stop it.".to_owned(),
         (true, spare) => format!("so {} more may be lost.", format::plural(spare.into(), "vote")),
     };
-    strip.sentence = format!("{present} of {total} votes are reachable and {needed} are needed, {follows}");
+    strip.sentence = format!("{reachable} and {needed} {} needed, {follows}", are(needed));
     strip.chip = match (present >= needed, spare) {
         (false, _) => Chip::new(Tone::Failed, "No majority"),
         (true, 0) => Chip::new(Tone::Absent, "No spare vote"),
