@@ -35,8 +35,9 @@ const NATIVE_LAYERS: &[&str] = &["fmt", "io", "cap", "dg", "nbd", "obj", "cluste
 /// Crates of ours and what they may import of ours.
 const CRATES: &[(&str, &[&str])] = &[
     ("millpond-model", &[]),
+    ("millpond-inventory", &["millpond-model"]),
     ("millpond-native", &["millpond-model"]),
-    ("millpond", &["millpond-model", "millpond-native"]),
+    ("millpond", &["millpond-inventory", "millpond-model", "millpond-native"]),
     ("millpond-tests", &[]),
 ];
 
