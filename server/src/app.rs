@@ -3,6 +3,7 @@ use crate::db::views::Views;
 use crate::edge::{Clock, Rng};
 use crate::error::AppError;
 use crate::service::auth::{Passwords, SetupCode};
+use crate::service::deeds::Deeds;
 use crate::service::live::Live;
 use model::engine::{Engine, EngineKind};
 use model::plan::LabShape;
@@ -46,6 +47,8 @@ pub struct Cluster {
     pub projected: watch::Sender<Arc<Snapshot>>,
     /// Wakes the projection at once.
     pub nudge: Notify,
+    /// Who asked for what the engine is about to tell.
+    pub deeds: Deeds,
 }
 
 impl Cluster {
@@ -136,7 +139,13 @@ impl App {
             let snapshot = engine.snapshot().await?;
             first.push((key.clone(), snapshot.clone()));
             let projected = watch::Sender::new(snapshot);
-            let cluster = Cluster { key: key.clone(), engine, projected, nudge: Notify::new() };
+            let cluster = Cluster {
+                key: key.clone(),
+                engine,
+                projected,
+                nudge: Notify::new(),
+                deeds: Deeds::default(),
+            };
             clusters.insert(key, Arc::new(cluster));
         }
         let views = Views::build(&config.data_dir.join("views.db"), &first).await?;

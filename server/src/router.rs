@@ -89,9 +89,28 @@ fn planning() -> Vec<Route> {
     ]
 }
 
+/// Pages about people and programs that sign in.
+fn people() -> Vec<Route> {
+    use web::people;
+    vec![
+        get("/account", Viewer, people::account),
+        post("/account", Viewer, people::change_password),
+        get("/people", Admin, people::page),
+        post("/people/users", Admin, people::add),
+        get("/people/users/{name}", Admin, people::user),
+        post("/people/users/{name}/role", Admin, people::set_role),
+        post("/people/users/{name}/password", Admin, people::reset_password),
+        get("/people/users/{name}/remove", Admin, people::remove_page),
+        post("/people/users/{name}/remove", Admin, people::remove),
+        post("/people/tokens", Admin, people::create_token),
+        get("/people/tokens/{name}/revoke", Admin, people::revoke_page),
+        post("/people/tokens/{name}/revoke", Admin, people::revoke),
+    ]
+}
+
 /// Pages about what goes on, and about the product itself.
 fn operating() -> Vec<Route> {
-    use web::{about, capacity, events, health, lab, licence, resync, tasks};
+    use web::{about, capacity, events, health, lab, licence, performance, resync, tasks};
     vec![
         get("/health", Viewer, health::page),
         get("/events", Viewer, events::page),
@@ -108,6 +127,8 @@ fn operating() -> Vec<Route> {
         get("/third-party", Viewer, about::third_party),
         get("/api-reference", Viewer, about::api_reference),
         get("/capacity", Viewer, capacity::page),
+        get("/performance", Viewer, performance::page),
+        get("/performance.csv", Viewer, performance::export),
         get("/resync", Viewer, resync::page),
         post("/resync/limit", Operator, resync::limit),
         post("/resync/limit/lift", Operator, resync::lift),
@@ -301,7 +322,7 @@ fn all_api() -> Vec<Route> {
 
 /// All routes.
 pub fn all() -> Vec<Route> {
-    let people = pages().into_iter().chain(planning()).chain(operating());
+    let people = pages().into_iter().chain(planning()).chain(people()).chain(operating());
     open().into_iter().chain(people).chain(all_api()).collect()
 }
 

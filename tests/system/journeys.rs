@@ -4,9 +4,9 @@
 //! finding of axe-core, no sideways scrolling.
 use harness::{Server, browser::Browser, tools};
 
-const PASSWORD: &str = "a long enough pass phrase 7";
+pub const PASSWORD: &str = "a long enough pass phrase 7";
 
-fn journey(body: impl AsyncFnOnce()) {
+pub fn journey(body: impl AsyncFnOnce()) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -16,7 +16,7 @@ fn journey(body: impl AsyncFnOnce()) {
 }
 
 /// Starts a server in an empty folder and makes the administrator by following the printed link.
-async fn set_up(args: &[&str]) -> (tempfile::TempDir, Server, Browser) {
+pub async fn set_up(args: &[&str]) -> (tempfile::TempDir, Server, Browser) {
     let folder = tempfile::Builder::new().prefix("mp-").tempdir().expect("a folder");
     let server = Server::start(&folder.path().join("data"), args);
     let browser = Browser::start(1366).await;
@@ -128,8 +128,20 @@ async fn look_at_step(browser: &Browser, name: &str) {
 
 /// The other pages of a configured cluster.
 async fn every_page_is_clean(server: &Server, browser: &Browser) {
-    for path in ["hosts", "policies", "capacity", "resync", "tasks", "events", "licence"] {
-        browser.assert_page(&format!("{}/{path}", server.base), path).await;
+    for path in [
+        "hosts",
+        "policies",
+        "policies/new",
+        "capacity",
+        "resync",
+        "tasks",
+        "events",
+        "health",
+        "licence",
+        "lab",
+        "fault-domains",
+    ] {
+        browser.assert_page(&format!("{}/{path}", server.base), &path.replace('/', "-")).await;
     }
 }
 

@@ -1,6 +1,7 @@
 //! System tests: the real binary, driven as people and programs drive it.
 mod cases;
 mod clients;
+mod console;
 mod contract;
 mod crash;
 mod faults;

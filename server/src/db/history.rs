@@ -24,18 +24,17 @@ pub struct PastEvent {
     pub user: Option<String>,
 }
 
-/// Adds events in order, in one transaction.
+/// Adds events in order, each with who did it if a person did, in one transaction.
 ///
 /// # Errors
 /// [`DbError::Query`]; none was added then.
 pub async fn add_events(
     db: &SqlitePool,
     cluster: &str,
-    events: &[Event],
-    user: Option<&str>,
+    events: &[(Event, Option<String>)],
 ) -> Result<(), DbError> {
     let mut tx = db.begin().await.map_err(failed("add_events"))?;
-    for event in events {
+    for (event, user) in events {
         sqlx::query(
             "INSERT INTO events (cluster, time, severity, kind, subject, text, actor) VALUES (?, ?, ?, ?, ?, ?, ?)",
         )

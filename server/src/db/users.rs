@@ -56,6 +56,24 @@ pub struct User {
     pub signed_in_at: Option<Timestamp>,
 }
 
+/// What became of a change to a user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Changed {
+    /// It is done.
+    Done,
+    /// There is no such user.
+    NoSuchUser,
+    /// It would have left nobody who may change the cluster; nothing was changed.
+    LastAdmin,
+}
+
+/// True for a user without whom an administrator remains; `?1` is the name.
+macro_rules! others_remain {
+    () => {
+        "(role <> 'admin' OR EXISTS (SELECT 1 FROM users o WHERE o.role = 'admin' AND o.id <> users.id))"
+    };
+}
+
 type Row = (i64, String, String, String, i64, Option<i64>);
 
 fn user((id, name, role, password_phc, created_at, signed_in_at): Row) -> Result<User, DbError> {
@@ -137,7 +155,8 @@ pub async fn insert(
     Ok(done.rows_affected() == 1)
 }
 
-/// Changes password and, when given, role; ends all sessions of the user. False when there is no such user.
+/// Changes password and role, when given; ends all sessions of the user. The last administrator stays one (checked in the
+/// statement that changes).
 ///
 /// # Errors
 /// [`DbError::Query`]; nothing has changed then.
@@ -146,17 +165,23 @@ pub async fn update(
     name: &str,
     role: Option<Role>,
     password_phc: Option<&str>,
-) -> Result<bool, DbError> {
+) -> Result<Changed, DbError> {
     let mut tx = db.begin_with("BEGIN IMMEDIATE").await.map_err(failed("update_user"))?;
-    let done = sqlx::query(
-        "UPDATE users SET password_phc = coalesce(?, password_phc), role = coalesce(?, role) WHERE name = ?",
-    )
+    let done = sqlx::query(concat!(
+        "UPDATE users SET password_phc = coalesce(?2, password_phc), role = coalesce(?3, role)
+         WHERE name = ?1 AND (coalesce(?3, 'admin') = 'admin' OR ",
+        others_remain!(),
+        ")"
+    ))
+    .bind(name)
     .bind(password_phc)
     .bind(role.map(Role::word))
-    .bind(name)
     .execute(&mut *tx)
     .await
     .map_err(failed("update_user"))?;
+    if done.rows_affected() == 0 {
+        return why_not(&mut tx, name).await;
+    }
     sqlx::query("DELETE FROM sessions WHERE user_id = (SELECT id FROM users WHERE name = ?)")
         .bind(name)
         .execute(&mut *tx)
@@ -168,7 +193,17 @@ pub async fn update(
         .await
         .map_err(failed("update_user"))?;
     tx.commit().await.map_err(failed("update_user"))?;
-    Ok(done.rows_affected() == 1)
+    Ok(Changed::Done)
+}
+
+/// Why a change of a user found no row.
+async fn why_not(db: &mut sqlx::SqliteConnection, name: &str) -> Result<Changed, DbError> {
+    let known: bool = sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM users WHERE name = ?)")
+        .bind(name)
+        .fetch_one(db)
+        .await
+        .map_err(failed("user_exists"))?;
+    Ok(if known { Changed::LastAdmin } else { Changed::NoSuchUser })
 }
 
 /// A better hash of the same password: sessions stay.
@@ -185,17 +220,22 @@ pub async fn rehash(db: &SqlitePool, id: i64, password_phc: &str) -> Result<(), 
         .map_err(failed("rehash"))
 }
 
-/// Removes a user and all sessions; false when there is none.
+/// Removes a user and all sessions, except the last administrator (checked in the statement that removes).
 ///
 /// # Errors
 /// [`DbError::Query`].
-pub async fn delete(db: &SqlitePool, name: &str) -> Result<bool, DbError> {
-    let done = sqlx::query("DELETE FROM users WHERE name = ?")
+pub async fn delete(db: &SqlitePool, name: &str) -> Result<Changed, DbError> {
+    let mut tx = db.begin_with("BEGIN IMMEDIATE").await.map_err(failed("delete_user"))?;
+    let done = sqlx::query(concat!("DELETE FROM users WHERE name = ?1 AND ", others_remain!()))
         .bind(name)
-        .execute(db)
+        .execute(&mut *tx)
         .await
         .map_err(failed("delete_user"))?;
-    Ok(done.rows_affected() == 1)
+    if done.rows_affected() == 0 {
+        return why_not(&mut tx, name).await;
+    }
+    tx.commit().await.map_err(failed("delete_user"))?;
+    Ok(Changed::Done)
 }
 
 /// The user of a name.

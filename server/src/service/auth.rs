@@ -361,7 +361,7 @@ pub async fn add_user(
 /// Sets a new password (and role, when given); all sessions of the user end.
 ///
 /// # Errors
-/// [`AppError::Invalid`] on `password`; [`AppError::NotFound`].
+/// [`AppError::Invalid`] on `password`; [`AppError::NotFound`]; [`AppError::Conflict`] for the last administrator.
 pub async fn reset_user(
     console: &crate::db::Pool,
     passwords: &Passwords,
@@ -371,10 +371,20 @@ pub async fn reset_user(
 ) -> Result<(), AppError> {
     AppError::check(check_credentials(name, password))?;
     let phc = passwords.hash(password).await?;
-    if users::update(console, name, role, Some(&phc)).await? {
-        Ok(())
-    } else {
-        Err(AppError::NotFound(format!("user \"{name}\"")))
+    changed(users::update(console, name, role, Some(&phc)).await?, name)
+}
+
+/// What a change of a user came to, as an error when it was none.
+///
+/// # Errors
+/// [`AppError::NotFound`]; [`AppError::Conflict`] for the last administrator.
+pub fn changed(changed: users::Changed, name: &str) -> Result<(), AppError> {
+    match changed {
+        users::Changed::Done => Ok(()),
+        users::Changed::NoSuchUser => Err(AppError::NotFound(format!("user \"{name}\""))),
+        users::Changed::LastAdmin => Err(AppError::Conflict(format!(
+            "\"{name}\" is the only administrator; make another one first, or nobody could change this cluster"
+        ))),
     }
 }
 

@@ -3,7 +3,7 @@ use crate::app::{App, Cluster};
 use crate::db::tasks;
 use crate::error::AppError;
 use crate::service::auth::{self, Actor};
-use crate::service::format::plural;
+use crate::service::deeds;
 use model::engine::{Applied, Intent};
 use model::ids::TaskId;
 use model::state::TaskState;
@@ -16,27 +16,6 @@ pub struct Outcome {
     pub task: TaskId,
     /// What the engine said.
     pub applied: Applied,
-}
-
-/// Kind and subject of an intent, for the audit log and the history of tasks.
-fn describe(intent: &Intent) -> (&'static str, String) {
-    match intent {
-        Intent::ConfigureCluster { plan } => ("configure-cluster", plan.name.clone()),
-        Intent::AddClaims { claims, .. } => ("add-claims", plural(claims.len() as u64, "disk group")),
-        Intent::UpdateCluster { .. } => ("update-cluster", "cluster".into()),
-        Intent::SetFaultDomains { .. } => ("set-fault-domains", "cluster".into()),
-        Intent::PutPolicy { policy, .. } => ("put-policy", policy.name.clone()),
-        Intent::DeletePolicy { name } => ("delete-policy", name.clone()),
-        Intent::CreateVolume { name, .. } => ("create-volume", name.clone()),
-        Intent::GrowVolume { id, .. } => ("grow-volume", id.to_string()),
-        Intent::DeleteVolume { id } => ("delete-volume", id.to_string()),
-        Intent::ApplyPolicy { id, .. } => ("apply-policy", id.to_string()),
-        Intent::RepairNow { .. } => ("repair-now", "cluster".into()),
-        Intent::SetResyncLimit { .. } => ("set-resync-limit", "cluster".into()),
-        Intent::SetLicence { .. } => ("set-licence", "cluster".into()),
-        Intent::InjectFault { target, .. } => ("inject-fault", format!("{target:?}")),
-        Intent::Scrub => ("scrub", "cluster".into()),
-    }
 }
 
 /// Applies an intent under a new task id.
@@ -61,16 +40,23 @@ pub async fn apply_as(
     task: TaskId,
     intent: Intent,
 ) -> Result<Outcome, AppError> {
-    let (kind, subject) = describe(&intent);
-    let result = cluster.engine.apply(task, intent).await.map_err(AppError::from);
+    let (kind, subject) = deeds::describe(&intent);
+    cluster.deeds.begin(task, actor, &intent, app.clock.now());
+    let result = cluster.engine.apply(task, intent.clone()).await.map_err(AppError::from);
     let (outcome, detail) = match &result {
         Ok(applied) => ("accepted", applied.applied.join("; ")),
         Err(error @ (AppError::Internal(_) | AppError::Unavailable(_))) => ("failed", error.to_string()),
         Err(error) => ("refused", error.to_string()),
     };
     auth::record(app, &actor.name, kind, &subject, &detail, outcome).await?;
+    if result.is_err() {
+        cluster.deeds.forget(task);
+    }
     let applied = result?;
-    if !applied.done {
+    deeds::tell(app, actor, cluster, &intent).await?;
+    if applied.done {
+        cluster.deeds.done(task, app.clock.now());
+    } else {
         let started_at = app.clock.now();
         let view = TaskView {
             id: task,

@@ -5,6 +5,7 @@
 pub mod auth;
 pub mod capacity;
 pub mod cluster;
+pub mod deeds;
 pub mod disks;
 pub mod domains;
 pub mod draft;
@@ -19,6 +20,7 @@ pub mod lab;
 pub mod licence;
 pub mod list;
 pub mod live;
+pub mod people;
 pub mod performance;
 pub mod plan;
 pub mod policies;

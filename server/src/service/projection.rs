@@ -173,6 +173,7 @@ async fn write(
             written.tasks.insert(task.id, task.clone());
         }
     }
+    cluster.deeds.follow(&now);
     cluster.projected.send_replace(now);
     Ok(())
 }
@@ -192,7 +193,9 @@ async fn turn(app: &App, cluster: &Cluster, written: &mut Written, seq: &mut u64
         tracing::warn!(cluster = %cluster.key, kind = event.kind, subject = event.subject, "{}", event.text);
     }
     if let Some(last) = batch.events.last() {
-        history::add_events(&app.console, &cluster.key, &batch.events, None).await?;
+        let told: Vec<_> =
+            batch.events.iter().map(|event| (event.clone(), cluster.deeds.behind(event))).collect();
+        history::add_events(&app.console, &cluster.key, &told).await?;
         *seq = last.seq;
     }
     let now = cluster.snapshot().await?;

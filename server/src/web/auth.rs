@@ -16,16 +16,16 @@ use std::net::SocketAddr;
 /// Where a request came from, for the throttle; absent in tests without a socket.
 pub type From = Option<Extension<ConnectInfo<SocketAddr>>>;
 
-fn address(from: From) -> String {
+pub(super) fn address(from: From) -> String {
     from.map_or_else(|| "local".to_owned(), |Extension(ConnectInfo(from))| from.ip().to_string())
 }
 
-fn agent(headers: &HeaderMap) -> &str {
+pub(super) fn agent(headers: &HeaderMap) -> &str {
     headers.get(header::USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default()
 }
 
 /// Errors of a failed form, or the error itself when it is none of the person's.
-fn form_errors(error: AppError) -> Result<(StatusCode, Vec<FieldError>), AppError> {
+pub(super) fn form_errors(error: AppError) -> Result<(StatusCode, Vec<FieldError>), AppError> {
     match error {
         AppError::Invalid(errors) => Ok((StatusCode::UNPROCESSABLE_ENTITY, errors)),
         AppError::TooManyTries { .. } => {
@@ -103,7 +103,7 @@ pub async fn set_up(
     }
 }
 
-fn signed_in(headers: &HeaderMap, secret: &str, to: &str) -> Response {
+pub(super) fn signed_in(headers: &HeaderMap, secret: &str, to: &str) -> Response {
     let mut response = render::go_to(headers, to);
     response.headers_mut().insert(header::SET_COOKIE, cookie::sign_in(secret));
     response

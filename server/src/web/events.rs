@@ -62,13 +62,6 @@ fn severity_word(severity: Severity) -> &'static str {
     }
 }
 
-fn encoded(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    text.bytes()
-        .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
-        .collect()
-}
-
 impl Query {
     fn filter(&self) -> EventFilter {
         let severity = [Severity::Info, Severity::Warning, Severity::Error];
@@ -80,14 +73,22 @@ impl Query {
     }
 
     fn href(&self, page: &str, after: Option<&str>) -> String {
-        let after = after.map(|after| format!("&after={}", encoded(after))).unwrap_or_default();
-        format!("{page}?severity={}&subject={}{after}", encoded(&self.severity), encoded(self.subject.trim()))
+        let after = after.map(|after| format!("&after={}", format::encoded(after))).unwrap_or_default();
+        format!(
+            "{page}?severity={}&subject={}{after}",
+            format::encoded(&self.severity),
+            format::encoded(self.subject.trim())
+        )
     }
 }
 
 /// Name and page of what an event is about.
 fn about(snapshot: &Snapshot, subject: &str) -> (String, String) {
     match subject.split_once(':') {
+        Some(("policy", name)) => (name.to_owned(), format!("/policies/{name}")),
+        Some(("user", name)) => (name.to_owned(), format!("/people/users/{name}")),
+        Some(("token", name)) => (format!("token {name}"), "/people".to_owned()),
+        Some(("fault-domain", name)) => (name.to_owned(), "/fault-domains".to_owned()),
         Some(("host", name)) => (name.to_owned(), format!("/hosts/{name}")),
         Some(("disk", id)) => {
             let disk = snapshot.disks.iter().find(|disk| disk.id.to_string() == id);
@@ -115,7 +116,7 @@ fn row(snapshot: &Snapshot, event: &PastEvent, now: Timestamp) -> Row {
         tone: parts::event_tone(event.severity, &event.kind),
         severity: severity_word(event.severity),
         subject,
-        subject_raw: encoded(&event.subject),
+        subject_raw: format::encoded(&event.subject),
         href,
         text: event.text.clone(),
         user: event.user.clone().unwrap_or_default(),

@@ -51,6 +51,14 @@ fn scaled(value: u64, step: f64, units: &[&'static str]) -> (String, &'static st
     (text, units[at])
 }
 
+/// Text for the query of an address.
+pub fn encoded(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    text.bytes()
+        .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .collect()
+}
+
 /// Whole percent of `part` in `whole`, 0 when there is nothing; never 100 before all is there, never 0 when something is.
 pub fn percent(part: u64, whole: u64) -> u8 {
     if whole == 0 || part == 0 {

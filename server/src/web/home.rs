@@ -9,7 +9,8 @@ use crate::http::render;
 use crate::service::draft::{self, Draft};
 use crate::service::{capacity, events, lab, list, watch};
 use crate::web::parts::{self, Chip, Command, Explain, Happening};
-use crate::web::shell::{Page, Shell};
+use crate::web::performance::{self, Figure};
+use crate::web::shell::{Badge, Page, Shell};
 use crate::web::view::cluster::{self, StateRow};
 use crate::web::view::map::{self, DomainBox};
 use crate::web::{format, html, html_with};
@@ -21,6 +22,9 @@ use model::state::{ClusterState, HostState, ObjectHealth};
 use model::units::Timestamp;
 use model::view::Snapshot;
 use std::collections::BTreeMap;
+
+/// What the charts of the dashboard span.
+const DASHBOARD_RANGE: &str = "15m";
 
 #[derive(Template)]
 #[template(path = "first.html")]
@@ -70,6 +74,7 @@ struct Dashboard {
     history: Vec<Happening>,
     hosts_words: String,
     boxes: Vec<DomainBox>,
+    figures: Vec<Figure>,
     command_list: Vec<Command>,
 }
 
@@ -92,7 +97,6 @@ async fn dashboard(
     let window = list::window(Some(8), None)?;
     let recent = events::page(app, cluster, &EventFilter::default(), &window).await?;
     let available = snapshot.objects.iter().filter(|object| object.accessible).count();
-    let whole = |health| matches!(health, ObjectHealth::Healthy | ObjectHealth::Moving);
     let protected = snapshot.objects.iter().filter(|object| whole(object.health)).count();
     let all = snapshot.objects.len();
     let fullest = room.disks.iter().max_by_key(|disk| format::percent(disk.used_bytes, disk.size_bytes));
@@ -117,13 +121,18 @@ async fn dashboard(
         }),
         resync_left: if left == 0 { "Nothing".into() } else { format::bytes(left) },
         resync_words: match snapshot.resync.items.len() as u64 {
-            0 => "Every copy is up to date.".into(),
+            0 => resting_words(&snapshot),
             count => format!("left in {}.", format::plural(count, "resync")),
         },
         states: cluster::states(&snapshot),
         history: parts::happenings(&recent.items, now),
         hosts_words: hosts_words(&snapshot),
         boxes: map::domains(&snapshot, &BTreeMap::new(), false, now),
+        figures: if shell.path.is_empty() {
+            Vec::new()
+        } else {
+            performance::figures(app, cluster, "cluster", DASHBOARD_RANGE, now).await?
+        },
         command_list: parts::commands(&[
             ("the cluster", "curl -H \"Authorization: Bearer $TOKEN\" $MILLPOND/api/v1/cluster".into()),
             (
@@ -133,6 +142,23 @@ async fn dashboard(
         ]),
         shell,
     })
+}
+
+/// What it means that nothing moves: all is up to date, or something waits.
+fn resting_words(snapshot: &Snapshot) -> String {
+    let behind = snapshot.objects.iter().filter(|object| !whole(object.health)).count() as u64;
+    match (behind, snapshot.resync.scheduled.len()) {
+        (0, _) => "Every copy is up to date.".into(),
+        (_, 0) => format!("moves now; {} not complete.", format::plural_that(behind, "volume", "is", "are")),
+        (_, _) => {
+            format!("moves now; {} for a timer.", format::plural_that(behind, "volume", "waits", "wait"))
+        }
+    }
+}
+
+/// Whether an object is as its policy says.
+fn whole(health: ObjectHealth) -> bool {
+    matches!(health, ObjectHealth::Healthy | ObjectHealth::Moving)
 }
 
 fn hosts_words(snapshot: &Snapshot) -> String {
@@ -167,7 +193,8 @@ pub async fn page(
             Ok(render::go_to(&page.headers, &to))
         }
         ClusterState::Ready | ClusterState::Unavailable => {
-            let shell = page.shell.live_on(&["dashboard".into()]);
+            let charts = performance::topic(DASHBOARD_RANGE, "cluster");
+            let shell = page.shell.live_on(&["dashboard".into(), charts]);
             html(&dashboard(&app, &cluster, shell, page.now).await?)
         }
     }
@@ -237,16 +264,17 @@ pub async fn live(app: &App, cluster: &Cluster) -> Result<String, AppError> {
 
 #[derive(Template)]
 #[template(
-    source = r##"<hx-partial hx-target="#top-tasks .word" hx-swap="innerHTML">{{ tasks }}</hx-partial><hx-partial hx-target="#top-alerts" hx-swap="innerHTML"><svg class="i" aria-hidden="true"><use href="{{ crate::http::assets::asset("icons.svg") }}#bell"/></svg>{% if alerts > 0 %}<span class="hidden-text">Alerts: </span><span class="count">{{ alerts }}</span>{% else %}<span class="hidden-text">No alerts</span>{% endif %}</hx-partial><hx-partial hx-target="#cluster-name" hx-swap="innerHTML">{{ cluster }}</hx-partial>"##,
+    source = r##"<hx-partial hx-target="#top-tasks .word" hx-swap="innerHTML">{{ tasks }}</hx-partial><hx-partial hx-target="#top-alerts" hx-swap="innerHTML"><svg class="i" aria-hidden="true"><use href="{{ crate::http::assets::asset("icons.svg") }}#bell"/></svg>{% if alerts > 0 %}<span class="hidden-text">Alerts: </span><span class="count">{{ alerts }}</span>{% else %}<span class="hidden-text">No alerts</span>{% endif %}</hx-partial><hx-partial hx-target="#cluster-name" hx-swap="innerHTML">{{ cluster }}</hx-partial>{% for badge in badges %}<hx-partial hx-target="#{{ badge.id }}" hx-swap="innerHTML">{% if badge.count > 0 %}<span class="badge">{{ badge.count }}<span class="hidden-text"> {{ badge.word }}</span></span>{% endif %}</hx-partial>{% endfor %}"##,
     ext = "html"
 )]
 struct Counts {
     tasks: String,
     alerts: u64,
     cluster: String,
+    badges: Vec<Badge>,
 }
 
-/// The counts in the top bar.
+/// The counts in the top bar and in the navigation.
 ///
 /// # Errors
 /// [`AppError::Internal`] when the template fails.
@@ -256,6 +284,7 @@ pub fn live_counts(cluster: &Cluster) -> Result<String, AppError> {
     let counts = Counts {
         tasks: format::plural(shell.tasks_running, "task"),
         alerts: shell.alerts,
+        badges: shell.badges(),
         cluster: shell.cluster,
     };
     counts.render().map_err(AppError::internal)

@@ -39,7 +39,8 @@ fn facts(licence: &Licence) -> Vec<Fact> {
     let end = licence.expires_at.clone().unwrap_or_else(|| "never".into());
     let mut facts = vec![Fact::new("Edition", &licence.edition)];
     facts.extend(licence.holder.as_ref().map(|holder| Fact::new("Held by", holder)));
-    facts.push(Fact::new("Ends", end).note("nothing stops working then"));
+    let note = if licence.expires_at.is_some() { "nothing stops working then" } else { "" };
+    facts.push(Fact::new("Ends", end).note(note));
     let extras = if licence.features.is_empty() { "none".to_owned() } else { licence.features.join(", ") };
     facts.push(Fact::new("Extras", extras));
     facts.push(Fact::new(

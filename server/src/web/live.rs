@@ -2,7 +2,7 @@
 use crate::app::App;
 use crate::error::AppError;
 use crate::service::live::Topic;
-use crate::web::{home, lab, resync, tasks, volumes, watch, wizard};
+use crate::web::{home, lab, performance, resync, tasks, volumes, watch, wizard};
 
 /// Puts rendered blocks into `<hx-partial>`s that morph the elements of those ids.
 ///
@@ -33,6 +33,9 @@ pub async fn live(app: &App, topic: &Topic) -> Result<Option<String>, AppError> 
         ("tasks", None, None) => tasks::live_list(app, &cluster).await.map(Some),
         ("task", Some(id), None) => tasks::live(app, &cluster, id).await,
         ("lab", None, None) => lab::live(app, &cluster).await.map(Some),
+        ("performance", Some(range), Some(entity)) => {
+            performance::live(app, &cluster, range, entity).await.map(Some)
+        }
         ("dashboard", None, None) => home::live(app, &cluster).await.map(Some),
         ("progress", Some(id), None) => wizard::progress::live(app, &cluster, id).await,
         ("volume", Some(id), show) => volumes::show::live(app, &cluster, id, show.unwrap_or_default()).await,

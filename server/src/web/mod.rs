@@ -5,6 +5,8 @@
 pub mod about;
 pub mod auth;
 pub mod capacity;
+#[cfg(test)]
+mod colours;
 pub mod events;
 pub mod failure;
 pub mod format;
@@ -19,7 +21,10 @@ pub mod licence;
 mod lint;
 pub mod live;
 pub mod parts;
+pub mod people;
+pub mod performance;
 pub mod policies;
+pub mod precheck;
 pub mod resync;
 #[cfg(any(test, debug_assertions))]
 pub mod sample;

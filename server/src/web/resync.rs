@@ -6,7 +6,8 @@ use crate::http::body::InCluster;
 use crate::http::render;
 use crate::service::resync;
 use crate::web::format::{self, When};
-use crate::web::parts::{self, Chip, Command, Crumb, Fact, Field};
+use crate::web::parts::{self, Chip, Command, Fact, Field};
+use crate::web::precheck::Precheck;
 use crate::web::shell::{Page, Shell};
 use crate::web::view::explain::{self, sentence};
 use crate::web::view::{policy, words};
@@ -245,21 +246,6 @@ pub async fn lift(
     Ok(render::go_to(&page.headers, "/resync"))
 }
 
-#[derive(Template)]
-#[template(path = "precheck.html")]
-struct RepairPage {
-    shell: Shell,
-    trail: Vec<Crumb>,
-    title: &'static str,
-    lead: &'static str,
-    consequences: Vec<Fact>,
-    blocked: &'static str,
-    action: &'static str,
-    verb: &'static str,
-    back: &'static str,
-    command_list: Vec<Command>,
-}
-
 /// `GET /resync/repair`: what rebuilding at once means.
 ///
 /// # Errors
@@ -273,35 +259,36 @@ pub async fn repair_page(InCluster(cluster): InCluster, page: Page) -> Result<Re
     let absent = leaves.filter(|(leaf, _)| leaf.state == model::state::ComponentState::Absent);
     let bytes: u64 = absent.map(|(leaf, _)| leaf.used_bytes).sum();
     let first = scheduled.iter().map(|repair| repair.starts_at).min();
-    html(&RepairPage {
-        trail: parts::crumbs(&[("Resync", "/resync")], "Repair now"),
-        title: "Rebuild what is absent, without waiting",
-        lead: "If the host comes back soon, waiting is less work: then only what was written meanwhile would have been copied.",
-        consequences: vec![
-            Fact::new("Rebuilt elsewhere", format::plural(scheduled.len() as u64, "volume")),
-            Fact::bytes("Copied in full", bytes),
-            Fact::new(
-                "By itself",
-                first.map_or_else(
-                    || "no timer runs".to_owned(),
-                    |at| format!("from {} on", format::when(at, page.now).full),
-                ),
+    let mut filled =
+        Precheck::of(page.shell, ("Resync", "/resync"), ("what is absent", "/resync"), "Rebuild");
+    filled.trail = parts::crumbs(&[("Resync", "/resync")], "Repair now");
+    filled.title = "Rebuild what is absent, without waiting".into();
+    filled.verb = "Rebuild them now".into();
+    filled.lead = "If the host comes back soon, waiting is less work: then only what was written meanwhile would have been \
+        copied.".into();
+    if scheduled.is_empty() {
+        filled.block("Nothing to do.", "Nothing waits for a repair timer.");
+    }
+    filled.consequences = vec![
+        Fact::new("Rebuilt elsewhere", format::plural(scheduled.len() as u64, "volume")),
+        Fact::bytes("Copied in full", bytes),
+        Fact::new(
+            "By itself",
+            first.map_or_else(
+                || "no timer runs".to_owned(),
+                |at| format!("from {} on", format::when(at, page.now).full),
             ),
-            Fact::new(
-                "Undo",
-                "A rebuild that has begun goes on; a host that returns is then no longer needed for these parts",
-            ),
-        ],
-        blocked: if scheduled.is_empty() { "Nothing waits for a repair timer." } else { "" },
-        action: "/resync/repair",
-        verb: "Rebuild them now",
-        back: "/resync",
-        command_list: parts::commands(&[(
-            "the same",
-            "curl -X POST -H \"Authorization: Bearer $TOKEN\" $MILLPOND/api/v1/resync/repair-now".into(),
-        )]),
-        shell: page.shell,
-    })
+        ),
+        Fact::new(
+            "Undo",
+            "A rebuild that has begun goes on; a host that returns is then no longer needed for these parts",
+        ),
+    ];
+    filled.command_list = parts::commands(&[(
+        "the same",
+        "curl -X POST -H \"Authorization: Bearer $TOKEN\" $MILLPOND/api/v1/resync/repair-now".into(),
+    )]);
+    html(&filled)
 }
 
 /// `POST /resync/repair`.

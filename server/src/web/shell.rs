@@ -4,6 +4,7 @@ use crate::app::App;
 use crate::error::AppError;
 use crate::http::cookie;
 use crate::service::auth::Actor;
+use crate::web::format;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use model::state::{HostState, ObjectHealth, TaskState};
@@ -47,6 +48,17 @@ pub struct NavGroup {
     pub links: Vec<NavLink>,
 }
 
+/// A count beside a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Badge {
+    /// Id of its element.
+    pub id: &'static str,
+    /// The count; nothing is shown for 0.
+    pub count: u64,
+    /// What is counted, for screen readers.
+    pub word: &'static str,
+}
+
 /// Link of the navigation.
 pub struct NavLink {
     /// Word.
@@ -55,8 +67,8 @@ pub struct NavLink {
     pub href: &'static str,
     /// Glyph.
     pub icon: &'static str,
-    /// Open things there.
-    pub count: u64,
+    /// Open things there, for links that count.
+    pub badge: Option<Badge>,
     /// Whether the page belongs to it.
     pub current: bool,
 }
@@ -70,58 +82,83 @@ impl Shell {
     /// Makes the page live on these topics, besides the counts of the frame.
     #[must_use]
     pub fn live_on(mut self, topics: &[String]) -> Self {
-        self.live = format!("/live?topics=shell,{}", topics.join(","));
+        let topics: Vec<String> =
+            topics.iter().map(|topic| format::encoded(topic).replace("%3A", ":")).collect();
+        self.live =
+            std::iter::once("/live?topics=shell".to_owned()).chain(topics).collect::<Vec<_>>().join(",");
         self
     }
 
-    fn link(&self, word: &'static str, href: &'static str, icon: &'static str, count: u64) -> NavLink {
+    fn link(&self, word: &'static str, href: &'static str, icon: &'static str) -> NavLink {
         let path = self.path.split('?').next().unwrap_or_default();
         let current = path == href || (href != "/" && path.starts_with(&format!("{href}/")));
-        NavLink { word, href, icon, count, current }
+        NavLink { word, href, icon, badge: None, current }
+    }
+
+    fn counted(
+        &self,
+        word: &'static str,
+        href: &'static str,
+        icon: &'static str,
+        badge: &'static str,
+    ) -> NavLink {
+        let badge = self.badges().into_iter().find(|known| known.id == badge);
+        NavLink { badge, ..self.link(word, href, icon) }
+    }
+
+    /// The counts beside links of the navigation; the stream keeps them right.
+    pub fn badges(&self) -> Vec<Badge> {
+        let badge = |id, count, word| Badge { id, count, word };
+        vec![
+            badge("nav-resync", self.resyncs, "at work or queued"),
+            badge("nav-tasks", self.tasks_running, "at work"),
+        ]
     }
 
     /// The navigation.
     pub fn nav(&self) -> Vec<NavGroup> {
         let mut operate = vec![
-            self.link("Capacity", "/capacity", "chart-pie", 0),
-            self.link("Resync", "/resync", "refresh-cw", self.resyncs),
-            self.link("Tasks", "/tasks", "list-checks", self.tasks_running),
+            self.link("Capacity", "/capacity", "chart-pie"),
+            self.link("Performance", "/performance", "activity"),
+            self.counted("Resync", "/resync", "refresh-cw", "nav-resync"),
+            self.counted("Tasks", "/tasks", "list-checks", "nav-tasks"),
         ];
         if self.lab {
-            operate.push(self.link("Watch it lose a host", "/watch", "circle-play", 0));
-            operate.push(self.link("Lab faults", "/lab", "flask-conical", 0));
+            operate.push(self.link("Watch it lose a host", "/watch", "circle-play"));
+            operate.push(self.link("Lab faults", "/lab", "flask-conical"));
         }
         let group = |name, links| NavGroup { name, links };
         vec![
             group(
                 "",
                 vec![
-                    self.link("Dashboard", "/", "layout-dashboard", 0),
-                    self.link("Health", "/health", "heart-pulse", 0),
-                    self.link("Events", "/events", "scroll-text", 0),
+                    self.link("Dashboard", "/", "layout-dashboard"),
+                    self.link("Health", "/health", "heart-pulse"),
+                    self.link("Events", "/events", "scroll-text"),
                 ],
             ),
             group(
                 "Storage",
                 vec![
-                    self.link("Volumes", "/volumes", "database", 0),
-                    self.link("Policies", "/policies", "file-sliders", 0),
+                    self.link("Volumes", "/volumes", "database"),
+                    self.link("Policies", "/policies", "file-sliders"),
                 ],
             ),
             group(
                 "Hardware",
                 vec![
-                    self.link("Hosts and disks", "/hosts", "server", 0),
-                    self.link("Fault domains", "/fault-domains", "layers", 0),
+                    self.link("Hosts and disks", "/hosts", "server"),
+                    self.link("Fault domains", "/fault-domains", "layers"),
                 ],
             ),
             group("Operate", operate),
             group(
                 "Administer",
                 vec![
-                    self.link("Licence", "/licence", "badge-check", 0),
-                    self.link("API reference", "/api-reference", "terminal", 0),
-                    self.link("Third-party licences", "/third-party", "scale", 0),
+                    self.link("Users and tokens", "/people", "users"),
+                    self.link("Licence", "/licence", "badge-check"),
+                    self.link("API reference", "/api-reference", "terminal"),
+                    self.link("Third-party licences", "/third-party", "scale"),
                 ],
             ),
         ]
@@ -187,6 +224,7 @@ impl FromRequestParts<App> for Page {
         if actor.is_some() {
             shell.count(&snapshot);
             shell.clusters = vec![shell.cluster.clone()];
+            shell = shell.live_on(&[]);
         }
         Ok(Self { shell, now: app.clock.now(), headers: parts.headers.clone() })
     }

@@ -130,9 +130,8 @@ impl Console {
 
     /// Adds events to the history.
     pub async fn add_events(&self, events: &[Event]) {
-        crate::db::history::add_events(&self.app.console, crate::app::NATIVE, events, None)
-            .await
-            .expect("added");
+        let events: Vec<_> = events.iter().map(|event| (event.clone(), None)).collect();
+        crate::db::history::add_events(&self.app.console, crate::app::NATIVE, &events).await.expect("added");
     }
 
     /// What the pages asked the engine to do.

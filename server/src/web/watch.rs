@@ -8,6 +8,7 @@ use crate::service::watch::{self, Phase, Report, VOLUME};
 use crate::web::parts::{self, Chip, Command, Explain, Happening, Tone};
 use crate::web::shell::{Page, Shell};
 use crate::web::view::map::{self, DomainBox};
+use crate::web::view::plot::{self, Plot, Unit};
 use crate::web::view::{explain, placement, words};
 use crate::web::{format, html};
 use askama::Template;
@@ -27,27 +28,6 @@ struct Verdict {
     tone: Tone,
     title: String,
     detail: String,
-}
-
-struct Line {
-    y: u64,
-    text_y: u64,
-    word: String,
-}
-
-struct ChartMark {
-    x: u64,
-    text_x: u64,
-    word: &'static str,
-}
-
-/// The line of I/O as SVG paths.
-struct Chart {
-    caption: String,
-    lines: Vec<Line>,
-    path: String,
-    area: String,
-    marks: Vec<ChartMark>,
 }
 
 #[derive(Template)]
@@ -72,7 +52,8 @@ struct WatchPage {
     volume_words: String,
     verified: String,
     verified_words: String,
-    chart: Chart,
+    chart: Plot,
+    span: String,
     banner: Option<Explain>,
     boxes: Vec<DomainBox>,
     legend: Vec<Chip>,
@@ -117,43 +98,43 @@ fn verdict(report: &Report) -> Option<Verdict> {
     })
 }
 
-/// Drawing area: 34..720 by 6..130.
-fn chart(report: &Report) -> Chart {
-    let (left, right, top, bottom) = (34_u64, 720_u64, 10_u64, 130_u64);
-    let most = report.samples.iter().map(|sample| sample.writes).max().unwrap_or(0).max(1);
-    let count = report.samples.len().max(60) as u64;
-    let x = |index: usize| left + (right - left) * index as u64 / (count - 1);
-    let y = |writes: u64| bottom - (bottom - top) * writes / most;
-    let points: Vec<(u64, u64)> =
-        report.samples.iter().enumerate().map(|(index, sample)| (x(index), y(sample.writes))).collect();
-    let path: Vec<String> = points
+/// Seconds that the chart spans while a run is under way.
+const SPAN_SECONDS: usize = 60;
+
+/// The line of I/O: a sample a second.
+fn chart(report: &Report) -> Plot {
+    let most = report.samples.iter().map(|sample| sample.writes).max().unwrap_or(0);
+    let top = Unit::PerSecond.top(most as f64);
+    let least = if report.phase.is_running() { SPAN_SECONDS } else { 2 };
+    let seconds = report.samples.len().max(least) - 1;
+    let share = |index: usize| index as f64 / seconds as f64;
+    let points: Vec<(f64, Option<f64>)> = report
+        .samples
         .iter()
         .enumerate()
-        .map(|(index, (x, y))| format!("{}{x} {y}", if index == 0 { 'M' } else { 'L' }))
+        .map(|(index, sample)| (share(index), Some(sample.writes as f64 / top)))
         .collect();
-    let path = path.join(" ");
-    let area = match (points.first(), points.last()) {
-        (Some(first), Some(last)) => format!("{path} L{} {bottom} L{} {bottom} Z", last.0, first.0),
-        _ => String::new(),
+    let moment = |phase| {
+        let mark = report.marks.iter().find(|mark| mark.phase == phase)?;
+        report.samples.iter().position(|sample| sample.time >= mark.time).map(share)
     };
-    let marks = report.marks.iter().filter_map(|mark| {
-        let word = match mark.phase {
-            Phase::HostOff => "host off",
-            Phase::Returning => "host on",
-            _ => return None,
-        };
-        let index = report.samples.iter().position(|sample| sample.time >= mark.time)?;
-        Some(ChartMark { x: x(index), text_x: x(index).saturating_sub(20), word })
-    });
-    let now = report.samples.back().map_or(0, |sample| sample.writes);
-    let least = report.samples.iter().skip(1).map(|sample| sample.writes).min().unwrap_or(0);
-    let line = |writes| Line { y: y(writes), text_y: y(writes) + 4, word: writes.to_string() };
-    Chart {
-        caption: format!("now {now}, least {least}, most {most} over {} s", report.samples.len()),
-        lines: vec![line(0), line(most / 2), line(most)],
-        path,
-        area,
-        marks: marks.collect(),
+    let (off, on) = (moment(Phase::HostOff), moment(Phase::Returning));
+    let now = points.last().map_or(1.0, |point| point.0);
+    let band = off.map(|off| (plot::percent(off), plot::percent(on.unwrap_or(now) - off)));
+    let words = [(off, "host off"), (on, "host on again")];
+    let ends = [(0.0, "0 s".to_owned()), (1.0, format!("{seconds} s"))];
+    let last = report.samples.back().map_or(0, |sample| sample.writes);
+    let fewest = report.samples.iter().skip(1).map(|sample| sample.writes).min().unwrap_or(0);
+    Plot {
+        caption: format!(
+            "Acknowledged writes a second: now {last}, least {fewest}, most {most} over {}.",
+            format::plural(report.samples.len() as u64, "second")
+        ),
+        y: plot::axis(Unit::PerSecond, top),
+        x: ends.into_iter().map(|(share, word)| plot::mark(share, word)).collect(),
+        marks: words.into_iter().filter_map(|(at, word)| Some(plot::mark(at?, word))).collect(),
+        band,
+        traces: vec![plot::trace("Writes", "a", &points, true)],
     }
 }
 
@@ -212,6 +193,11 @@ async fn build(
             "At the end every block is read back.".into()
         } else {
             format!("of {} blocks.", format::count(report.verified.1))
+        },
+        span: match (report.samples.len() as u64, report.phase.is_running()) {
+            (0, _) => "Writing begins when the volume is there.".into(),
+            (seconds, true) => format!("{} so far", format::plural(seconds, "second")),
+            (seconds, false) => format!("over {}", format::plural(seconds, "second")),
         },
         chart: chart(&report),
         banner: object.filter(|_| report.phase.is_running()).map(|object| explain::explain(&snapshot, object, now)),
@@ -298,8 +284,17 @@ mod tests {
     #[test]
     fn the_chart_marks_the_loss() {
         let chart = chart(&report(0));
-        assert_eq!(chart.marks.len(), 1);
-        assert!(chart.path.starts_with("M34 10"), "{}", chart.path);
+        let words: Vec<&str> = chart.marks.iter().map(|mark| mark.word.as_str()).collect();
+        assert_eq!(words, ["host off"]);
+        assert_eq!(chart.marks[0].x, "44.44%", "the fifth of ten samples");
+        assert_eq!(chart.band, Some(("44.44%".into(), "55.56%".into())), "it is still away at the end");
+        assert!(chart.traces[0].path.starts_with("M0.0 4.0 L"), "{}", chart.traces[0].path);
         assert!(chart.caption.contains("least 100"), "{}", chart.caption);
+    }
+
+    #[test]
+    fn a_chart_without_samples_is_empty() {
+        let chart = chart(&Report::default());
+        assert_eq!((chart.traces[0].path.as_str(), chart.marks.len()), ("", 0));
     }
 }

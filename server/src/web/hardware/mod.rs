@@ -67,8 +67,9 @@ fn away(snapshot: &Snapshot, lab: bool, now: Timestamp) -> Option<Explain> {
         title: format!("{} {} away.", names.join(", "), if names.len() == 1 { "is" } else { "are" }),
         text: vec![
             format!(
-                "Not heard of since {}. Their parts of {} are out of date or missing until then.",
+                "Not heard of since {}. {} parts of {} are out of date or missing until then.",
                 format::when(first.state_since, now).full,
+                if names.len() == 1 { "Its" } else { "Their" },
                 format::plural(hit as u64, "volume")
             ),
             "What comes back in time only copies what was written meanwhile.".into(),

@@ -7,53 +7,23 @@ use crate::http::body::{ByName, InCluster, Named};
 use crate::http::render;
 use crate::service::cluster::{self, snapshot_or_picture};
 use crate::service::{policies, volumes};
-use crate::web::parts::{self, Command, Crumb, Fact, Tone};
+use crate::web::parts::{self, Fact, Tone};
+use crate::web::precheck::Precheck;
 use crate::web::shell::{Page, Shell};
 use crate::web::view::explain::sentence;
 use crate::web::{format, html, html_with};
-use askama::Template;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use model::state::Compliance;
 
-#[derive(Template)]
-#[template(path = "policies/change.html")]
-struct ChangePage {
-    shell: Shell,
-    trail: Vec<Crumb>,
-    title: String,
-    action: String,
-    back: String,
-    verb: String,
-    danger: bool,
-    /// Why it cannot be done; the button is left out then.
-    blocked: String,
-    errors: Vec<FieldError>,
-    consequences: Vec<Fact>,
-    volumes: Vec<String>,
-    command_list: Vec<Command>,
+fn bare(shell: Shell, name: &str, verb: &str, command: (&str, String)) -> Precheck {
+    let mut page = Precheck::of(shell, ("Policies", "/policies"), (name, &format!("/policies/{name}")), verb);
+    page.command_list = parts::commands(&[command]);
+    page
 }
 
-fn bare(shell: Shell, name: &str, verb: &str, command: (&str, String)) -> ChangePage {
-    let back = format!("/policies/{name}");
-    ChangePage {
-        trail: parts::crumbs(&[("Policies", "/policies"), (name, &back)], verb),
-        title: format!("{verb} {name}"),
-        action: shell.path.split('?').next().unwrap_or_default().to_owned(),
-        verb: format!("{verb} {name}"),
-        back,
-        danger: false,
-        blocked: String::new(),
-        errors: Vec::new(),
-        consequences: Vec::new(),
-        volumes: Vec::new(),
-        command_list: parts::commands(&[command]),
-        shell,
-    }
-}
-
-async fn deletion(app: &App, cluster: &Cluster, shell: Shell, name: &str) -> Result<ChangePage, AppError> {
+async fn deletion(app: &App, cluster: &Cluster, shell: Shell, name: &str) -> Result<Precheck, AppError> {
     policies::get(app, cluster, name).await?;
     let snapshot = snapshot_or_picture(app, cluster).await?;
     let using: Vec<String> = users(&snapshot, name).iter().map(|object| object.name.clone()).collect();
@@ -73,15 +43,13 @@ async fn deletion(app: &App, cluster: &Cluster, shell: Shell, name: &str) -> Res
         },
         Fact::new("Undo", "Author it again with the same values"),
     ];
-    page.blocked = if name == model::policy::Policy::built_in().name {
-        "The policy \"default\" is built in and stays.".into()
+    if name == model::policy::Policy::built_in().name {
+        page.block("Not now.", "The policy \"default\" is built in and stays.");
     } else if name == snapshot.cluster.default_policy {
-        "It is the default policy. Make another one the default first.".into()
-    } else if using.is_empty() {
-        String::new()
-    } else {
-        "Give these volumes another policy first; then it can be deleted.".into()
-    };
+        page.block("Not now.", "It is the default policy. Make another one the default first.");
+    } else if !using.is_empty() {
+        page.block("Not now.", "Give these volumes another policy first; then it can be deleted.");
+    }
     page.volumes = using;
     Ok(page)
 }
@@ -111,7 +79,7 @@ pub async fn delete(
     page: Page,
 ) -> Result<Response, AppError> {
     let mut filled = deletion(&app, &cluster, page.shell, &path.name).await?;
-    if filled.blocked.is_empty() {
+    if !filled.is_blocked() {
         match policies::delete(&app, &user.0, &cluster, &path.name).await {
             Ok(()) => return Ok(render::go_to(&page.headers, "/policies")),
             Err(AppError::Conflict(text)) => filled.errors = vec![FieldError::new("", sentence(&text))],
@@ -193,11 +161,9 @@ pub async fn apply_page(
         Fact::new("Meanwhile", "Each stays in use; the old layout serves until the new one is complete"),
         Fact::new("Runs as", "One task a volume, under Tasks"),
     ];
-    filled.blocked = if old.is_empty() {
-        "Every volume follows the present version already.".into()
-    } else {
-        String::new()
-    };
+    if old.is_empty() {
+        filled.block("Nothing to do.", "Every volume follows the present version already.");
+    }
     filled.volumes = old;
     html(&filled)
 }

@@ -5,6 +5,7 @@ pub mod explain;
 pub mod hardware;
 pub mod map;
 pub mod placement;
+pub mod plot;
 pub mod policy;
 pub mod task;
 pub mod words;

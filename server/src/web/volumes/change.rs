@@ -5,79 +5,29 @@ use crate::http::auth::Operator;
 use crate::http::body::{ByName, InCluster, Named};
 use crate::http::render;
 use crate::service::{resync, volumes};
-use crate::web::parts::{self, Choice, Command, Crumb, Fact, Field};
+use crate::web::parts::{self, Fact, Field};
+use crate::web::precheck::{Ask, Precheck};
 use crate::web::shell::{Page, Shell};
 use crate::web::view::explain;
-use crate::web::volumes::{PolicyOption, new, policy_options, typed_bytes, typed_size, units};
+use crate::web::volumes::{new, policy_options, typed_bytes, typed_size, units};
 use crate::web::{format, html, html_with};
-use askama::Template;
 use axum::extract::{Form, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use model::view::{ObjectView, Snapshot};
 
-/// The form at the end of the page.
-enum ChangeForm {
-    /// Typed name; what was wrong with it.
-    Delete(String),
-    /// New size.
-    Grow { size: Field, unit: String, units: Vec<Choice> },
-    /// One of the policies.
-    Policy(Vec<PolicyOption>),
-    /// One button.
-    Plain,
+fn about(shell: Shell, object: &ObjectView, verb: &str, ask: Ask) -> Precheck {
+    let page = format!("/volumes/{}", object.name);
+    Precheck { ask, ..Precheck::of(shell, ("Volumes", "/volumes"), (&object.name, &page), verb) }
 }
 
-#[derive(Template)]
-#[template(path = "volumes/change.html")]
-struct ChangePage {
-    shell: Shell,
-    trail: Vec<Crumb>,
-    title: String,
-    lead: String,
-    name: String,
-    action: String,
-    back: String,
-    verb: String,
-    tone: &'static str,
-    warning: String,
-    detail: String,
-    consequences: Vec<Fact>,
-    errors: Vec<FieldError>,
-    form: ChangeForm,
-    command_list: Vec<Command>,
-}
-
-impl ChangePage {
-    fn new(shell: Shell, object: &ObjectView, verb: &str, form: ChangeForm) -> Self {
-        let name = object.name.clone();
-        let back = format!("/volumes/{name}");
-        let path = shell.path.split('?').next().unwrap_or_default().to_owned();
-        Self {
-            trail: parts::crumbs(&[("Volumes", "/volumes"), (&name, &back)], verb),
-            title: format!("{verb} {name}"),
-            lead: String::new(),
-            action: path,
-            verb: format!("{verb} {name}"),
-            tone: "warning",
-            warning: String::new(),
-            detail: String::new(),
-            consequences: Vec::new(),
-            errors: Vec::new(),
-            command_list: Vec::new(),
-            form,
-            back,
-            name,
-            shell,
-        }
-    }
-}
-
-fn delete_form(shell: Shell, object: &ObjectView, now: model::units::Timestamp, error: String) -> ChangePage {
-    let mut page = ChangePage::new(shell, object, "Delete", ChangeForm::Delete(error));
-    page.tone = "danger";
-    page.warning = format!("{} of data are destroyed.", format::bytes(object.used_bytes));
-    page.detail = "It cannot be undone: the cluster keeps no copy, and no snapshot exists.".into();
+fn delete_form(shell: Shell, object: &ObjectView, now: model::units::Timestamp, error: String) -> Precheck {
+    let mut page = about(shell, object, "Delete", Ask::Typed { name: object.name.clone(), error });
+    page.danger = true;
+    page.warning = (
+        format!("{} of data are destroyed.", format::bytes(object.used_bytes)),
+        "It cannot be undone: the cluster keeps no copy, and no snapshot exists.".into(),
+    );
     page.consequences = vec![
         Fact::bytes("Written by clients", object.used_bytes),
         Fact::bytes("Freed on disks", object.used_raw_bytes),
@@ -144,10 +94,9 @@ pub struct SizeForm {
     unit: String,
 }
 
-fn grow_form(shell: Shell, object: &ObjectView, form: SizeForm, errors: Vec<FieldError>) -> ChangePage {
+fn grow_form(shell: Shell, object: &ObjectView, form: SizeForm, errors: Vec<FieldError>) -> Precheck {
     let size = Field::text("size", "New size", form.size).checked(&errors);
-    let mut page =
-        ChangePage::new(shell, object, "Grow", ChangeForm::Grow { size, unit: form.unit, units: units() });
+    let mut page = about(shell, object, "Grow", Ask::Size { size, unit: form.unit, units: units() });
     page.lead =
         "It takes room only when it is written to. Clients see the new size when they attach again.".into();
     page.consequences =
@@ -213,9 +162,9 @@ fn policy_form(
     object: &ObjectView,
     chosen: &str,
     errors: Vec<FieldError>,
-) -> ChangePage {
+) -> Precheck {
     let options = policy_options(snapshot, chosen, explain::noun(snapshot));
-    let mut page = ChangePage::new(shell, object, "Change the policy of", ChangeForm::Policy(options));
+    let mut page = about(shell, object, "Change the policy of", Ask::Policy(options));
     page.lead = "The old layout serves until the new one is complete; nothing is offline meanwhile.".into();
     page.consequences = vec![
         Fact::new("Policy now", &object.policy),
@@ -290,12 +239,14 @@ pub async fn repair_page(
         .filter(|(leaf, _)| leaf.state == model::state::ComponentState::Absent)
         .map(|(leaf, _)| leaf.used_bytes)
         .sum();
-    let mut filled = ChangePage::new(page.shell, &object, "Rebuild", ChangeForm::Plain);
+    let mut filled = about(page.shell, &object, "Rebuild", Ask::Plain);
     filled.verb = format!("Rebuild {} now", object.name);
     filled.lead =
         "The absent part is built again on another fault domain, without waiting for its host.".into();
-    filled.warning = "If the host comes back soon, waiting is less work.".into();
-    filled.detail = "Then only what was written meanwhile would have been copied.".into();
+    filled.warning = (
+        "If the host comes back soon, waiting is less work.".into(),
+        "Then only what was written meanwhile would have been copied.".into(),
+    );
     filled.consequences = vec![
         Fact::bytes("Copied in full", missing),
         Fact::new(
