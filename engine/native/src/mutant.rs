@@ -1,7 +1,7 @@
 //! Mutants: each removes one safety rule, so that the tests can prove that they notice.
 //!
-//! Without the feature `mutants` every check is a constant `false` and costs nothing. With it, one mutant can be switched on
-//! per thread, so that one build proves all of them.
+//! In the program every check is a constant `false` and costs nothing. In the tests of this crate, and in a simulator that is
+//! built with the feature `mutants`, one mutant can be switched on per thread, so that one build proves all of them.
 
 /// The safety rules that can be removed. The name says what is missing when it is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -85,7 +85,7 @@ impl std::str::FromStr for Mutant {
     }
 }
 
-#[cfg(feature = "mutants")]
+#[cfg(any(test, feature = "mutants"))]
 mod switch {
     use super::Mutant;
     use std::cell::Cell;
@@ -101,12 +101,16 @@ mod switch {
         ON.with(|on| on.get() == Some(mutant))
     }
 }
-#[cfg(feature = "mutants")]
+#[cfg(any(test, feature = "mutants"))]
 pub use switch::{on, set};
 
 /// Whether `mutant` is on: never, in this build.
-#[cfg(not(feature = "mutants"))]
+#[cfg(not(any(test, feature = "mutants")))]
 #[inline(always)]
 pub const fn on(_mutant: Mutant) -> bool {
     false
 }
+
+/// Switches nothing on: this build has no mutants.
+#[cfg(not(any(test, feature = "mutants")))]
+pub const fn set(_mutant: Option<Mutant>) {}

@@ -4,6 +4,9 @@ use crate::db::users::Role;
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 mod folder;
 mod licence;
@@ -70,13 +73,14 @@ fn block_on(future: impl Future<Output = Outcome>) -> Outcome {
 }
 
 fn start_log() {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("MILLPOND_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info,sqlx=warn,tower_http=info"));
+    let asked = std::env::var("MILLPOND_LOG").ok().and_then(|text| text.parse::<Targets>().ok());
+    let filter = asked.unwrap_or_else(|| {
+        Targets::new().with_default(LevelFilter::INFO).with_target("sqlx", LevelFilter::WARN)
+    });
     let colours = std::io::IsTerminal::is_terminal(&std::io::stderr());
-    let log =
-        tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr);
+    let lines = tracing_subscriber::fmt::layer().with_ansi(colours).with_writer(std::io::stderr);
     // A second start of the log in one process is a test's; the first one stays.
-    let _ = log.try_init();
+    let _ = tracing_subscriber::registry().with(filter).with(lines).try_init();
 }
 
 /// Runs the command line.

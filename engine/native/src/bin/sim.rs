@@ -1,21 +1,33 @@
-//! Runs seeds of the simulator: `sim [--scenario NAME] [--seed N] [--seeds K] [--mutant NAME] [--list]`.
+//! Runs seeds of the simulator: `sim [--scenario NAME] [--seed N] [--seeds K] [--jobs J] [--mutant NAME] [--list]`.
 //!
 //! Prints one line a failed seed with the command that repeats it, and a summary. Exit code 0 when every seed passed (with a
 //! mutant: when one failed), 1 when not, 2 when it could not run.
+//!
+//! A world lives in one thread, with its own virtual time and its own mutant, so J of them run at once (default: one a core). What is
+//! printed, and in which order, does not depend on J.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the output of a command line program")]
-use native::mutant::Mutant;
+use native::mutant::{Mutant, set};
+use native::sim::reference::Violation;
 use native::sim::scenarios::{SCENARIOS, Scenario};
+use native::sim::world::Story;
+use std::collections::BTreeMap;
+use std::num::NonZero;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
 
 struct Options {
     scenarios: Vec<&'static Scenario>,
     first: u64,
     seeds: u64,
+    jobs: usize,
     mutant: Option<Mutant>,
 }
 
 fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
-    let mut options = Options { scenarios: SCENARIOS.iter().collect(), first: 0, seeds: 1, mutant: None };
+    let jobs = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let mut options =
+        Options { scenarios: SCENARIOS.iter().collect(), first: 0, seeds: 1, jobs, mutant: None };
     while let Some(arg) = args.next() {
         if arg == "--list" {
             return Err(SCENARIOS
@@ -31,6 +43,10 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
             }
             "--seed" => options.first = value.parse().map_err(|_| format!("{value} is no seed"))?,
             "--seeds" => options.seeds = value.parse().map_err(|_| format!("{value} is no number"))?,
+            "--jobs" => options.jobs = value.parse().map_err(|_| format!("{value} is no number"))?,
+            "--mutant" if cfg!(not(feature = "mutants")) => {
+                return Err("mutants need a build with --features mutants".to_owned());
+            }
             "--mutant" => options.mutant = Some(value.parse().map_err(|()| format!("no mutant {value}"))?),
             _ => return Err(format!("unknown option {arg}")),
         }
@@ -38,21 +54,47 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
     Ok(options)
 }
 
-fn switch_on(mutant: Option<Mutant>) -> Result<(), String> {
-    #[cfg(feature = "mutants")]
-    native::mutant::set(mutant);
-    #[cfg(not(feature = "mutants"))]
-    if mutant.is_some() {
-        return Err("mutants need a build with --features mutants".to_owned());
-    }
-    Ok(())
+/// Runs every world on `options.jobs` threads and hands each result to `take`, in the order of scenarios and seeds.
+fn run_all(options: &Options, mut take: impl FnMut(&'static Scenario, u64, Result<Story, Violation>)) {
+    let worlds = options.scenarios.len() as u64 * options.seeds;
+    let world = |index: u64| {
+        let scenario = options.scenarios[usize::try_from(index / options.seeds).expect("few scenarios")];
+        (scenario, options.first + index % options.seeds)
+    };
+    let next = AtomicU64::new(0);
+    let (results, arrived) = mpsc::channel();
+    std::thread::scope(|scope| {
+        for _ in 0..options.jobs.max(1) {
+            let (results, next) = (results.clone(), &next);
+            scope.spawn(move || {
+                set(options.mutant);
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    if index >= worlds {
+                        break;
+                    }
+                    let (scenario, seed) = world(index);
+                    if results.send((index, scenario.run(seed))).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+        drop(results);
+        let (mut early, mut due) = (BTreeMap::new(), 0);
+        for (index, result) in arrived {
+            early.insert(index, result);
+            while let Some(result) = early.remove(&due) {
+                let (scenario, seed) = world(due);
+                take(scenario, seed, result);
+                due += 1;
+            }
+        }
+    });
 }
 
 fn main() -> ExitCode {
-    let options = match parse(std::env::args().skip(1)).and_then(|options| {
-        switch_on(options.mutant)?;
-        Ok(options)
-    }) {
+    let options = match parse(std::env::args().skip(1)) {
         Ok(options) => options,
         Err(text) => {
             eprintln!("{text}");
@@ -60,23 +102,22 @@ fn main() -> ExitCode {
         }
     };
     std::panic::set_hook(Box::new(|_| {}));
-    let (mut failed, mut events) = (0, 0);
-    for scenario in &options.scenarios {
-        for seed in options.first..options.first + options.seeds {
-            match scenario.run(seed) {
-                Ok(story) if options.seeds == 1 => println!("PASS {} seed {seed}: {story:?}", scenario.name),
-                Ok(story) => events += story.events,
-                Err(violation) => {
-                    failed += 1;
-                    println!("FAIL {} seed {seed}: {}", scenario.name, violation.0);
-                    println!("     repeat: {}", repeat(scenario, seed, options.mutant));
-                }
+    let (mut ran, mut failed, mut events) = (0_u64, 0_u64, 0);
+    run_all(&options, |scenario, seed, result| {
+        ran += 1;
+        match result {
+            Ok(story) if options.seeds == 1 => println!("PASS {} seed {seed}: {story:?}", scenario.name),
+            Ok(story) => events += story.events,
+            Err(violation) => {
+                failed += 1;
+                println!("FAIL {} seed {seed}: {}", scenario.name, violation.0);
+                println!("     repeat: {}", repeat(scenario, seed, options.mutant));
             }
         }
-    }
-    let ran = options.scenarios.len() as u64 * options.seeds;
+    });
     println!("{ran} worlds, {events} disk events, {failed} failed");
-    ExitCode::from(u8::from((failed > 0) != options.mutant.is_some()))
+    let complete = ran == options.scenarios.len() as u64 * options.seeds;
+    ExitCode::from(u8::from(!complete || (failed > 0) != options.mutant.is_some()))
 }
 
 fn repeat(scenario: &Scenario, seed: u64, mutant: Option<Mutant>) -> String {

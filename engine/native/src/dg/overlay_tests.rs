@@ -102,7 +102,6 @@ fn check(overlay: &Overlay, batches: &Batches, model: &Model, next: u64) -> Resu
     Ok(())
 }
 
-#[cfg(feature = "mutants")]
 #[test]
 fn the_mutant_gives_up_a_flushed_record_for_one_that_is_not() {
     let run = || {

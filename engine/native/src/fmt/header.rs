@@ -206,7 +206,6 @@ mod tests {
         }
     }
 
-    #[cfg(feature = "mutants")]
     #[test]
     fn the_mutant_believes_a_misdirected_block() {
         crate::mutant::set(Some(Mutant::NoSelfOffset));

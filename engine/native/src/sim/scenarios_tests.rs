@@ -44,7 +44,6 @@ fn acknowledged_trim_is_kept() {
     passes("object", [120]);
 }
 
-#[cfg(feature = "mutants")]
 #[test]
 fn mutants_are_noticed() {
     use crate::mutant::{Mutant, set};

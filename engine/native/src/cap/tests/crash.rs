@@ -145,7 +145,6 @@ async fn what_a_trim_freed_is_not_overwritten_before_the_next_checkpoint() {
     trim_and_write_on_a_full_disk().await.unwrap();
 }
 
-#[cfg(feature = "mutants")]
 async fn killed(mutant: crate::mutant::Mutant) -> bool {
     for seed in 0..40 {
         for event in (1..50).step_by(3) {
@@ -160,7 +159,6 @@ async fn killed(mutant: crate::mutant::Mutant) -> bool {
     false
 }
 
-#[cfg(feature = "mutants")]
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn mutants_die() {
     use crate::mutant::Mutant;

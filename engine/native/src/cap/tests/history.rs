@@ -239,7 +239,6 @@ async fn replicas_have_equal_digests_wherever_their_data_lies() {
     assert_ne!(digests(&disks[0])[1], digests(&disks[1])[1]);
 }
 
-#[cfg(feature = "mutants")]
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn the_mutant_forgets_trims() {
     let disk = formatted(&medium(64 * MIB, 1)).await;

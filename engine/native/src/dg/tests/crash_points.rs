@@ -167,7 +167,6 @@ fn configuration_at_every_point() {
 }
 
 /// For the mutants: whether any crash point notices.
-#[cfg(feature = "mutants")]
 pub fn wrap_notices() -> Result<(), String> {
     every_point(Script::Wrap, false, 3)?;
     every_point(Script::Wrap, true, 5)

@@ -231,7 +231,6 @@ tests!(
 );
 
 /// Each rule removed: a test that holds with it must fail.
-#[cfg(feature = "mutants")]
 mod mutants {
     use super::*;
     use crate::mutant::{Mutant, set};

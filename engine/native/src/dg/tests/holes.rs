@@ -78,7 +78,6 @@ fn a_hole_of_a_resync_is_remembered() {
     });
 }
 
-#[cfg(feature = "mutants")]
 #[test]
 fn a_group_that_forgets_it_is_noticed() {
     use crate::mutant::{Mutant, set};

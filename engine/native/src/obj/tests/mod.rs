@@ -11,22 +11,18 @@ use crate::mutant::Mutant;
 /// A scenario returns what it found wrong.
 type Verdict = Result<(), String>;
 
-/// The scenario holds; with the feature `mutants` it also notices when the rule is missing.
+/// The scenario holds, and it notices when the rule is missing.
 fn rule(mutant: Mutant, scenario: impl AsyncFn() -> Verdict) {
     assert_eq!(mem::run(&scenario), Ok(()));
     dies(mutant, &scenario);
 }
 
-#[cfg(feature = "mutants")]
 fn dies(mutant: Mutant, scenario: &impl AsyncFn() -> Verdict) {
     crate::mutant::set(Some(mutant));
     let verdict = mem::run(scenario);
     crate::mutant::set(None);
     assert!(verdict.is_err(), "{mutant:?} lives");
 }
-
-#[cfg(not(feature = "mutants"))]
-fn dies(_: Mutant, _: &impl AsyncFn() -> Verdict) {}
 
 /// An `Err` with what is wrong unless `holds`.
 fn ensure(holds: bool, what: impl FnOnce() -> String) -> Verdict {
