@@ -182,3 +182,16 @@ pub(super) fn look(probe: &Probe<'_>) {
         }
     }
 }
+
+/// The table for its test: kind, name, place in words, offset from the start or before the end, bytes.
+#[cfg(test)]
+pub(super) fn rows() -> Vec<(Kind, &'static str, &'static str, Result<u64, u64>, &'static [u8])> {
+    let row = |row: &Row| {
+        let at = match row.3 {
+            Start(offset) => Ok(offset),
+            End(back) => Err(back),
+        };
+        (row.0, row.1, row.2, at, row.4)
+    };
+    FILE_SYSTEMS.iter().chain(POOLS).map(row).collect()
+}
