@@ -71,7 +71,7 @@ pub struct Facts {
 
 impl Facts {
     /// Kernel name.
-    pub fn name(&self) -> &str {
+    pub fn kernel_name(&self) -> &str {
         &self.node.kname
     }
 }

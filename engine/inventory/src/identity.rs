@@ -2,7 +2,7 @@
 //!
 //! A world-wide name or a serial number identifies only when nobody else has it: bridges report their own, some vendors
 //! one for all. Invariant: two rows with one identity are two paths to one disk, and only one row of them can be claimed.
-use crate::disk::{Class, Disk, Identity, Warning, WarningKind};
+use crate::disk::{Class, Identity, Warning, WarningKind};
 use crate::facts::Facts;
 use model::ids::DiskId;
 use sha2::{Digest, Sha256};
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 /// What kind of device a row is, from its kernel name and type.
 pub(crate) fn class(facts: &Facts) -> Class {
-    let name = facts.name();
+    let name = facts.kernel_name();
     let has = |prefix: &str| {
         name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))
     };
@@ -86,8 +86,8 @@ pub(crate) fn recognise(all: Vec<Facts>) -> Vec<Known> {
             None => class(&facts),
         };
         let paths = if paths.is_empty() { vec![facts.node.name.clone()] } else { paths };
-        let identity = Identity::Name(facts.name().to_owned());
-        let body = facts.name().to_owned();
+        let identity = Identity::Name(facts.kernel_name().to_owned());
+        let body = facts.kernel_name().to_owned();
         let row = Known { facts, class, identity, paths, body, warnings: Vec::new(), lacks_multipath: false };
         known.push(row);
     }
@@ -168,7 +168,7 @@ fn identify(known: &mut [Known]) {
                 (Some(wwn), _, _) => Identity::Wwn(wwn),
                 (None, Some(serial), _) => Identity::Serial(serial),
                 (None, None, Some(path)) => Identity::Path(path),
-                (None, None, None) => Identity::Name(row.facts.name().to_owned()),
+                (None, None, None) => Identity::Name(row.facts.kernel_name().to_owned()),
             };
         if row.class == Class::Disk && is_shared && !matches!(row.identity, Identity::Wwn(_)) {
             let serial = row.facts.serial.clone().unwrap_or_default();
@@ -228,9 +228,4 @@ pub fn disk_id(identity: &Identity) -> DiskId {
     let mut id = [0; 16];
     id.copy_from_slice(&digest[..16]);
     DiskId::from_random(id)
-}
-
-/// Finds a disk again after a new look: by identity.
-pub fn same_disk<'a>(disks: &'a [Disk], id: DiskId) -> Option<&'a Disk> {
-    disks.iter().find(|disk| disk.id == id)
 }

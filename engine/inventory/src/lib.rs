@@ -87,7 +87,7 @@ fn judge(source: &dyn Source, known: Known, options: Options) -> Disk {
     let Known { facts, class, identity, paths, body, warnings, .. } = known;
     let id = identity::disk_id(&match &class {
         // A second path shares the identity of its disk, and must not share its id.
-        Class::PathOf(_) => Identity::Name(format!("path {} {}", identity.key(), facts.name())),
+        Class::PathOf(_) => Identity::Name(format!("path {} {}", identity.key(), facts.kernel_name())),
         _ => identity.clone(),
     });
     Disk { id, identity, class, facts, paths, body, contents, uses, verdict, warnings }

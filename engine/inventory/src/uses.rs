@@ -86,11 +86,11 @@ fn of_node(disk: &Node, node: &Node, uses: &mut Vec<Use>) {
 
 /// A second opinion from the kernel: `lsblk` inside a container shows no mounts of the machine.
 fn of_proc(tree: &Tree, facts: &Facts, uses: &mut Vec<Use>) {
-    let block = format!("sys/block/{}", facts.name());
-    let entries = tree.list(&block).into_iter().filter(|entry| entry.starts_with(facts.name()));
+    let block = format!("sys/block/{}", facts.kernel_name());
+    let entries = tree.list(&block).into_iter().filter(|entry| entry.starts_with(facts.kernel_name()));
     let mut devices: Vec<(String, String)> =
         entries.filter_map(|part| Some((part.clone(), tree.text(&format!("{block}/{part}/dev"))?))).collect();
-    devices.extend(tree.text(&format!("{block}/dev")).map(|number| (facts.name().to_owned(), number)));
+    devices.extend(tree.text(&format!("{block}/dev")).map(|number| (facts.kernel_name().to_owned(), number)));
     for node in facts.node.walk() {
         devices.extend(node.device.clone().map(|number| (node.kname.clone(), number)));
     }
@@ -112,7 +112,7 @@ fn of_proc(tree: &Tree, facts: &Facts, uses: &mut Vec<Use>) {
     for line in tree.text("proc/swaps").unwrap_or_default().lines().skip(1) {
         let path = line.split_whitespace().next().unwrap_or_default();
         let name = path.rsplit('/').next().unwrap_or_default();
-        if devices.iter().any(|(known, _)| known == name) || name == facts.name() {
+        if devices.iter().any(|(known, _)| known == name) || name == facts.kernel_name() {
             of_mount(name, path, SWAP, uses);
         }
     }

@@ -183,9 +183,13 @@ pub(super) fn look(probe: &Probe<'_>) {
     }
 }
 
-/// The table for its test: kind, name, place in words, offset from the start or before the end, bytes.
+/// A row for the test: kind, name, place in words, offset from the start or (`Err`) before the end, bytes.
 #[cfg(test)]
-pub(super) fn rows() -> Vec<(Kind, &'static str, &'static str, Result<u64, u64>, &'static [u8])> {
+pub(super) type PlainRow = (Kind, &'static str, &'static str, Result<u64, u64>, &'static [u8]);
+
+/// The table for its test.
+#[cfg(test)]
+pub(super) fn rows() -> Vec<PlainRow> {
     let row = |row: &Row| {
         let at = match row.3 {
             Start(offset) => Ok(offset),

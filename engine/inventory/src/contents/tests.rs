@@ -273,6 +273,28 @@ fn every_row_of_the_table_is_found_at_its_place() {
     assert!(rows >= 60, "{rows} rows");
 }
 
+/// Each format rounds the size in its own way: on a disk that is no multiple of 4 KiB the places fall apart.
+#[test]
+fn superblocks_at_the_end_follow_the_rounding_of_their_format() {
+    let size = 20 * G + 40 * K + 1536;
+    let sectors = size / 512;
+    let places = [
+        (size / (64 * K) * (64 * K) - 64 * K, md(0, ""), "superblock 0.90"),
+        ((sectors - 16) & !7, md(1, "a"), "superblock 1.0"),
+        (size / (256 * K) * (256 * K) - 256 * K, zfs_label("a", 1, false), "label 4 of 4"),
+        (size / 4096 * 4096 - 4096, millpond(1, 0, 0, true), "superblock copy 4 of 4"),
+    ];
+    for (index, (at, bytes, place)) in places.into_iter().enumerate() {
+        let at = if index == 1 { at * 512 } else { at };
+        let contents = look_at(&disk(size, &[(at, bytes)]), size);
+        assert!(
+            contents.findings.iter().any(|finding| finding.place == place),
+            "{place}: {:?}",
+            contents.findings
+        );
+    }
+}
+
 #[test]
 fn swap_is_found_for_every_page_size() {
     for page in [4 * K, 8 * K, 16 * K, 32 * K, 64 * K] {
