@@ -59,16 +59,10 @@
       width: chart.box.clientWidth, height: chart.height, tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), 'Etc/UTC'),
       cursor: { y: false, points: { size: 7 }, sync: { key: 'millpond' } }, legend: { live: true },
       scales: { x: { range: () => [(chart.to - chart.span) / 1000, chart.to / 1000] }, y: { range: (_, least, most) => [0, Math.max(most ?? 0, 1) * 1.08] } },
-      axes: [{ ...axis, values: [[86400, '{D} {MMM}', null, null, null, null, null, null, 1], [60, '{HH}:{mm}', null, null, null, null, null, null, 1], [1, '{HH}:{mm}:{ss}', null, null, null, null, null, null, 1]] },
-        { ...axis, size: 74, incrs: steps[chart.figure.dataset.unit], values: (_, values) => values.map(word) }],
+      axes: [{ ...axis, size: 28, values: [[86400, '{D} {MMM}', null, null, null, null, null, null, 1], [60, '{HH}:{mm}', null, null, null, null, null, null, 1], [1, '{HH}:{mm}:{ss}', null, null, null, null, null, null, 1]] },
+        { ...axis, size: chart.figure.dataset.unit === 'bytes' ? 82 : 56, incrs: steps[chart.figure.dataset.unit], values: (_, values) => values.map(word) }],
       series: [{ label: 'UTC', value: '{HH}:{mm}:{ss}' }, line(chart.names[0], style('--accent'), { fill: style('--accent-soft') }), line(chart.names[1], style('--ink-2'), { dash: [5, 4] })],
     };
-  }
-
-  // Under the chart stand the newest values, until the pointer asks for others.
-  function showLast(chart) {
-    const times = chart.plot.data[0];
-    if (chart.plot.cursor.idx == null && times.length > 0) chart.plot.setLegend({ idx: times.length - 1 });
   }
 
   function draw(chart) {
@@ -76,7 +70,6 @@
     chart.box.replaceChildren();
     chart.plot = new uPlot(options(chart), table(chart.series), chart.box);
     chart.plot.root.querySelector('canvas').setAttribute('aria-hidden', 'true');
-    showLast(chart);
   }
 
   async function begin(figure) {
@@ -104,8 +97,7 @@
         const more = await Promise.all(chart.metrics.map((metric) => points(chart.figure, metric, since, newest)));
         chart.series = chart.series.map((list, n) => [...list, ...more[n]].filter(([time]) => time * 1000 >= newest - chart.span));
         chart.plot.setData(table(chart.series));
-        showLast(chart);
-      } catch { chart.to = since - 1; }
+          } catch { chart.to = since - 1; }
     }
   }
 

@@ -93,6 +93,7 @@ fn people_and_tokens_are_managed_in_the_browser() {
         // A viewer does not get there.
         browser.click("[popovertarget=user-menu]").await;
         browser.press("Sign out").await;
+        browser.find("form[action='/login']").await;
         browser.fill("#name", "bob").await;
         browser.fill("#password", PASSWORD).await;
         browser.press("Sign in").await;

@@ -74,7 +74,9 @@ fn touched(snapshot: &Snapshot, object: &ObjectView, domains: &EffectiveDomains)
     };
     let after = derive(&facts);
     let before = derive(&Facts { tree: &object.tree, ..facts });
-    let breaks = before.compliance == Compliance::Compliant && after.compliance == Compliance::NonCompliant;
+    let promised = u32::from(policy.failures_to_tolerate);
+    let breaks = before.compliance == Compliance::Compliant && after.compliance == Compliance::NonCompliant
+        || before.tolerates_now >= promised && after.tolerates_now < promised;
     let changed = breaks || before.tolerates_now != after.tolerates_now;
     changed.then(|| Touched {
         uuid: object.uuid,

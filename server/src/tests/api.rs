@@ -212,3 +212,33 @@ async fn a_file_disk_stays_in_its_folder() {
     assert_eq!(add(format!("{folder}/a.img")).await.status, 409);
     assert!(!bench.folder.path().join("a.img").exists(), "nothing is made before it is claimed");
 }
+
+#[tokio::test]
+async fn other_fault_domains_are_looked_at_before_they_are_put_in_force() {
+    let bench = Bench::new(recorded()).await;
+    let admin = bench.token(Role::Admin).await;
+    let hosts = bench.api(&admin, Method::GET, "/api/v1/hosts", "").await.json();
+    let names: Vec<_> = hosts["items"].as_array().unwrap().iter().map(|host| host["name"].clone()).collect();
+    let put = |query: &str, domains: serde_json::Value| {
+        let (bench, admin, path) = (&bench, &admin, format!("/api/v1/fault-domains{query}"));
+        async move { bench.api(admin, Method::PUT, &path, &domains.to_string()).await }
+    };
+    let together = json!([{"name": "room", "hosts": names}]);
+    let seen = put("?preview=1", together.clone()).await;
+    assert_eq!(seen.status, 200, "{}", seen.text);
+    let seen = seen.json();
+    assert_eq!(seen["would_have_fault_domains"], 1);
+    assert!(
+        seen["bytes_to_move"].as_u64().unwrap() > 0 && seen["without_a_place"].as_u64().unwrap() > 0,
+        "{seen}"
+    );
+    let broken = seen["objects"].as_array().unwrap().iter().filter(|object| object["breaks_policy"] == true);
+    assert!(broken.clone().count() > 0 && broken.clone().all(|object| object["uuid"].is_string()), "{seen}");
+    let same = put("?preview=1", json!([])).await.json();
+    assert_eq!((&same["objects"], &same["bytes_to_move"]), (&json!([]), &json!(0)), "{same}");
+    assert_eq!(put("?preview=1", json!([{"name": "a", "hosts": ["nobody"]}])).await.status, 422);
+    assert_eq!(put("?preview=yes", together).await.status, 422);
+    let operator = bench.token(Role::Operator).await;
+    let refused = bench.api(&operator, Method::PUT, "/api/v1/fault-domains?preview=1", "[]").await;
+    assert_eq!(refused.status, 403);
+}

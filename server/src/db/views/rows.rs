@@ -5,87 +5,108 @@ use crate::db::to_word;
 use model::view::{ComponentView, DiskView, HostView, ObjectView, ResyncItem};
 use serde_json::{Value, json};
 
-pub(super) const HOSTS: [&str; 13] = [
-    "cluster",
-    "id",
-    "name",
-    "kind",
-    "role",
-    "state",
-    "fault_domain",
-    "site",
-    "disk_groups",
-    "components",
-    "components_max",
-    "state_since",
-    "faults",
-];
-pub(super) const DISKS: [&str; 16] = [
-    "cluster",
-    "id",
-    "name",
-    "host",
-    "path",
-    "size_bytes",
-    "media",
-    "role",
-    "disk_group",
-    "used_bytes",
-    "reserved_bytes",
-    "metadata_bytes",
-    "state",
-    "components",
-    "checksum_errors",
-    "faults",
-];
-pub(super) const OBJECTS: [&str; 17] = [
-    "cluster",
-    "uuid",
-    "name",
-    "type",
-    "size_bytes",
-    "used_bytes",
-    "used_raw_bytes",
-    "policy",
-    "compliance",
-    "health",
-    "health_rank",
-    "reason",
-    "accessible",
-    "votes_total",
-    "votes_present",
-    "tolerates_now",
-    "repair_at",
-];
-const COMPONENTS: [&str; 12] = [
-    "cluster",
-    "uuid",
-    "object",
-    "is_witness",
-    "state",
-    "votes",
-    "host",
-    "fault_domain",
-    "disk",
-    "used_bytes",
-    "bytes_to_sync",
-    "reason",
-];
-pub(super) const RESYNC: [&str; 13] = [
-    "cluster",
-    "component",
-    "object",
-    "object_name",
-    "reason",
-    "state",
-    "from_host",
-    "to_host",
-    "bytes_total",
-    "bytes_done",
-    "bytes_per_second",
-    "started_at",
-    "run",
-];
+/// A table: its columns and, beside each, how a row gets its value, so that the two cannot drift apart. Every row begins with the
+/// key of its cluster.
+macro_rules! table {
+    ($columns:ident, fn $row:ident($($argument:ident: $type:ty),*) { $($column:literal: $value:expr,)* }) => {
+        const $columns: &[&str] = &["cluster", $($column),*];
+
+        fn $row(cluster: &str, $($argument: $type),*) -> Value {
+            json!([cluster, $($value),*])
+        }
+    };
+}
+
+table! {
+    HOSTS, fn host(view: &HostView) {
+        "id": view.id,
+        "name": view.name,
+        "kind": to_word(&view.kind),
+        "role": to_word(&view.role),
+        "state": to_word(&view.state),
+        "fault_domain": view.fault_domain,
+        "site": view.site,
+        "disk_groups": view.disk_groups,
+        "components": view.components,
+        "components_max": view.components_max,
+        "state_since": view.state_since.0,
+        "faults": serde_json::to_string(&view.faults).unwrap_or_default(),
+    }
+}
+
+table! {
+    DISKS, fn disk(view: &DiskView) {
+        "id": view.id,
+        "name": view.name,
+        "host": view.host,
+        "path": view.path,
+        "size_bytes": view.size_bytes,
+        "media": to_word(&view.media),
+        "role": to_word(&view.role),
+        "disk_group": view.disk_group,
+        "used_bytes": view.used_bytes,
+        "reserved_bytes": view.reserved_bytes,
+        "metadata_bytes": view.metadata_bytes,
+        "state": to_word(&view.state),
+        "components": view.components,
+        "checksum_errors": view.checksum_errors,
+        "faults": serde_json::to_string(&view.faults).unwrap_or_default(),
+    }
+}
+
+table! {
+    OBJECTS, fn object(view: &ObjectView) {
+        "uuid": view.uuid,
+        "name": view.name,
+        "type": to_word(&view.object_type),
+        "size_bytes": view.size_bytes,
+        "used_bytes": view.used_bytes,
+        "used_raw_bytes": view.used_raw_bytes,
+        "policy": view.policy,
+        "compliance": to_word(&view.compliance),
+        "health": to_word(&view.health),
+        "health_rank": view.health as u8,
+        "reason": view.reason,
+        "accessible": u8::from(view.accessible),
+        "votes_total": view.votes.total,
+        "votes_present": view.votes.present,
+        "tolerates_now": view.tolerates_now,
+        "repair_at": view.repair_at.map(|time| time.0),
+    }
+}
+
+table! {
+    COMPONENTS, fn component(object: &str, leaf: &ComponentView, is_witness: bool) {
+        "uuid": leaf.uuid,
+        "object": object,
+        "is_witness": u8::from(is_witness),
+        "state": to_word(&leaf.state),
+        "votes": leaf.votes,
+        "host": leaf.host,
+        "fault_domain": leaf.fault_domain,
+        "disk": leaf.disk,
+        "used_bytes": leaf.used_bytes,
+        "bytes_to_sync": leaf.bytes_to_sync,
+        "reason": leaf.reason,
+    }
+}
+
+table! {
+    RESYNC, fn resync_row(item: &ResyncItem) {
+        "component": item.component,
+        "object": item.object,
+        "object_name": item.object_name,
+        "reason": to_word(&item.reason),
+        "state": to_word(&item.state),
+        "from_host": item.from,
+        "to_host": item.to,
+        "bytes_total": item.bytes_total,
+        "bytes_done": item.bytes_done,
+        "bytes_per_second": item.bytes_per_second,
+        "started_at": item.started_at.0,
+        "run": item.run,
+    }
+}
 
 /// Rows by table, ready for SQL.
 pub(super) struct Batches {
@@ -131,107 +152,11 @@ pub(super) fn batches(cluster: &str, changes: &[Change]) -> Batches {
             ("resync", "component", no_resync),
         ],
         put: vec![
-            ("hosts", &HOSTS, hosts),
-            ("disks", &DISKS, disks),
-            ("objects", &OBJECTS, objects),
-            ("components", &COMPONENTS, components),
-            ("resync", &RESYNC, resync),
+            ("hosts", HOSTS, hosts),
+            ("disks", DISKS, disks),
+            ("objects", OBJECTS, objects),
+            ("components", COMPONENTS, components),
+            ("resync", RESYNC, resync),
         ],
     }
-}
-
-fn host(cluster: &str, view: &HostView) -> Value {
-    json!([
-        cluster,
-        view.id,
-        view.name,
-        to_word(&view.kind),
-        to_word(&view.role),
-        to_word(&view.state),
-        view.fault_domain,
-        view.site,
-        view.disk_groups,
-        view.components,
-        view.components_max,
-        view.state_since.0,
-        serde_json::to_string(&view.faults).unwrap_or_default(),
-    ])
-}
-
-fn disk(cluster: &str, view: &DiskView) -> Value {
-    json!([
-        cluster,
-        view.id,
-        view.name,
-        view.host,
-        view.path,
-        view.size_bytes,
-        to_word(&view.media),
-        to_word(&view.role),
-        view.disk_group,
-        view.used_bytes,
-        view.reserved_bytes,
-        view.metadata_bytes,
-        to_word(&view.state),
-        view.components,
-        view.checksum_errors,
-        serde_json::to_string(&view.faults).unwrap_or_default(),
-    ])
-}
-
-fn object(cluster: &str, view: &ObjectView) -> Value {
-    json!([
-        cluster,
-        view.uuid,
-        view.name,
-        to_word(&view.object_type),
-        view.size_bytes,
-        view.used_bytes,
-        view.used_raw_bytes,
-        view.policy,
-        to_word(&view.compliance),
-        to_word(&view.health),
-        view.health as u8,
-        view.reason,
-        u8::from(view.accessible),
-        view.votes.total,
-        view.votes.present,
-        view.tolerates_now,
-        view.repair_at.map(|time| time.0),
-    ])
-}
-
-fn component(cluster: &str, object: &str, leaf: &ComponentView, is_witness: bool) -> Value {
-    json!([
-        cluster,
-        leaf.uuid,
-        object,
-        u8::from(is_witness),
-        to_word(&leaf.state),
-        leaf.votes,
-        leaf.host,
-        leaf.fault_domain,
-        leaf.disk,
-        leaf.used_bytes,
-        leaf.bytes_to_sync,
-        leaf.reason,
-    ])
-}
-
-fn resync_row(cluster: &str, item: &ResyncItem) -> Value {
-    json!([
-        cluster,
-        item.component,
-        item.object,
-        item.object_name,
-        to_word(&item.reason),
-        to_word(&item.state),
-        item.from,
-        item.to,
-        item.bytes_total,
-        item.bytes_done,
-        item.bytes_per_second,
-        item.started_at.0,
-        item.run,
-    ])
 }

@@ -89,7 +89,7 @@ fn moves(preview: &Preview) -> String {
 }
 
 /// Checks on the wished domains: the model's warnings, and policies that would lack domains.
-fn checks(snapshot: &Snapshot, preview: &Preview) -> Vec<Check> {
+fn checks(snapshot: &Snapshot, preview: &Preview, named: bool) -> Vec<Check> {
     let has = preview.then.domains.len();
     let mut list: Vec<Check> = preview
         .then
@@ -126,7 +126,11 @@ fn checks(snapshot: &Snapshot, preview: &Preview) -> Vec<Check> {
     if list.is_empty() {
         list.push(Check {
             tone: Tone::Healthy,
-            text: "Every host is in a domain, and every policy finds enough of them.".into(),
+            text: if named {
+                "Every host is in a domain, and every policy finds enough of them.".into()
+            } else {
+                "Every host is a domain of its own, and every policy finds enough of them.".into()
+            },
             detail: String::new(),
         });
     }
@@ -163,7 +167,7 @@ async fn build(
             format::plural_that(now.domains.len() as u64, "domain", "counts", "count")
         },
         changed,
-        checks: checks(&snapshot, &preview),
+        checks: checks(&snapshot, &preview, !named.is_empty()),
         touched: preview.touched,
         errors,
         command_list: parts::commands(&[(

@@ -439,7 +439,11 @@ fn policies(draft: &Draft, can: &Capabilities, form: &Posted, errors: &[FieldErr
         method: typed("fault_tolerance_method", "raid1"),
         failures: (0..=3).map(number).collect(),
         failures_value: typed("failures_to_tolerate", "1"),
-        legs: [2, 3, 4].map(number).to_vec(),
+        legs: if ["raid5", "raid6"].iter().any(|name| why_not(can, name).is_empty()) {
+            [2, 3, 4].map(number).to_vec()
+        } else {
+            Vec::new()
+        },
         legs_value: typed("data_legs", "3"),
         stripe: field("stripe_width", "Stripes of each copy", "1").help("1 to 12 disks."),
         reservation: field("object_space_reservation_percent", "Reserved at creation, %", "0")
