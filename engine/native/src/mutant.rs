@@ -2,11 +2,25 @@
 //!
 //! In the program every check is a constant `false` and costs nothing. In the tests of this crate, and in a simulator that is
 //! built with the feature `mutants`, one mutant can be switched on per thread, so that one build proves all of them.
+//! `sim::killers` names for each the scenario that notices it.
 
-/// The safety rules that can be removed. The name says what is missing when it is on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs, reason = "each variant is explained where it is used")]
-pub enum Mutant {
+macro_rules! mutants {
+    ($($(#[$about:meta])* $name:ident,)*) => {
+        /// The safety rules that can be removed. The name says what is missing when it is on.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[allow(missing_docs, reason = "each variant is explained where it is used")]
+        pub enum Mutant {
+            $($(#[$about])* $name,)*
+        }
+
+        impl Mutant {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$name,)*];
+        }
+    };
+}
+
+mutants! {
     /// `stable_oseq` is the highest acknowledged instead of the low-water mark (correction 1).
     HighestAcked,
     /// The incarnation is not raised at open (correction 2).
@@ -49,33 +63,6 @@ pub enum Mutant {
     NoTombstone,
     /// A local id is used again (correction 14).
     ReuseLocalId,
-}
-
-impl Mutant {
-    /// All of them.
-    pub const ALL: &[Self] = &[
-        Self::HighestAcked,
-        Self::NoEpochBump,
-        Self::NoBarrier,
-        Self::NoLogScan,
-        Self::EarlyLogReuse,
-        Self::DestageUnstable,
-        Self::EarlyExtentReuse,
-        Self::AckBeforeStaleMark,
-        Self::OneSidedDelta,
-        Self::NoRollForward,
-        Self::SupersededByUnstable,
-        Self::TrimWithoutLock,
-        Self::NoSelfOffset,
-        Self::ForgetHoleSequence,
-        Self::ForgetHiddenData,
-        Self::EarlyRangeUnlock,
-        Self::NoReadChecksum,
-        Self::SkipLogFlush,
-        Self::SkipCheckpointFlush,
-        Self::NoTombstone,
-        Self::ReuseLocalId,
-    ];
 }
 
 impl std::str::FromStr for Mutant {

@@ -1,5 +1,7 @@
-//! Runs seeds of the simulator: `sim [--scenario NAME] [--seed N] [--seeds K] [--jobs J] [--mutant NAME] [--list]`.
+//! Runs seeds of the simulator: `sim [--scenario NAME] [--seed N] [--seeds K] [--jobs J] [--mutant NAME] [--list]
+//! [--mutants]`.
 //!
+//! `--mutants` runs for every mutant the scenario that must notice it. Without a name all ordinary scenarios run.
 //! Prints one line a failed seed with the command that repeats it, and a summary. Exit code 0 when every seed passed (with a
 //! mutant: when one failed), 1 when not, 2 when it could not run.
 //!
@@ -7,6 +9,7 @@
 //! printed, and in which order, does not depend on J.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the output of a command line program")]
 use native::mutant::{Mutant, set};
+use native::sim::killers::{Fate, killer, try_mutant};
 use native::sim::reference::Violation;
 use native::sim::scenarios::{SCENARIOS, Scenario};
 use native::sim::world::Story;
@@ -26,14 +29,22 @@ struct Options {
 
 fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
     let jobs = std::thread::available_parallelism().map_or(1, NonZero::get);
-    let mut options =
-        Options { scenarios: SCENARIOS.iter().collect(), first: 0, seeds: 1, jobs, mutant: None };
+    let mut options = Options {
+        scenarios: SCENARIOS.iter().filter(|known| known.is_ordinary).collect(),
+        first: 0,
+        seeds: 1,
+        jobs,
+        mutant: None,
+    };
     while let Some(arg) = args.next() {
         if arg == "--list" {
             return Err(SCENARIOS
                 .iter()
                 .map(|known| format!("{:24}{}\n", known.name, known.about))
                 .collect());
+        }
+        if arg == "--mutants" {
+            return Err("mutants need a build with --features mutants".to_owned());
         }
         let value = args.next().ok_or(format!("{arg} needs a value"))?;
         match arg.as_str() {
@@ -94,6 +105,10 @@ fn run_all(options: &Options, mut take: impl FnMut(&'static Scenario, u64, Resul
 }
 
 fn main() -> ExitCode {
+    if cfg!(feature = "mutants") && std::env::args().any(|arg| arg == "--mutants") {
+        std::panic::set_hook(Box::new(|_| {}));
+        return try_all_mutants();
+    }
     let options = match parse(std::env::args().skip(1)) {
         Ok(options) => options,
         Err(text) => {
@@ -118,6 +133,22 @@ fn main() -> ExitCode {
     println!("{ran} worlds, {events} disk events, {failed} failed");
     let complete = ran == options.scenarios.len() as u64 * options.seeds;
     ExitCode::from(u8::from(!complete || (failed > 0) != options.mutant.is_some()))
+}
+
+fn try_all_mutants() -> ExitCode {
+    let mut alive = 0;
+    for mutant in Mutant::ALL {
+        let fate = try_mutant(*mutant);
+        let scenario = killer(*mutant).scenario;
+        match &fate {
+            Fate::Dies(seed, why) => println!("{mutant:?} dies in {scenario} seed {seed}: {why}"),
+            Fate::Lives => println!("{mutant:?} LIVES through {scenario}"),
+            Fate::Broken(seed, why) => println!("{scenario} seed {seed} FAILS without {mutant:?}: {why}"),
+        }
+        alive += u32::from(!matches!(fate, Fate::Dies(..)));
+    }
+    println!("{} mutants, {alive} not dead", Mutant::ALL.len());
+    ExitCode::from(u8::from(alive > 0))
 }
 
 fn repeat(scenario: &Scenario, seed: u64, mutant: Option<Mutant>) -> String {

@@ -13,6 +13,23 @@ use model::units::{BLOCK_BYTES, DISK_BYTES_MIN};
 
 const MIB: u64 = 1 << 20;
 
+/// How small the groups of a world are drawn.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Least and most bytes for extents on each disk, MiB.
+    pub extents_mib: (u64, u64),
+    /// A log or a disk may have lost records: the components say so, and it is no mistake.
+    pub damage: bool,
+    /// Every host has one capacity disk apart from its log; else half of them have one disk for both.
+    pub apart: bool,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { extents_mib: (6, 11), damage: false, apart: false }
+    }
+}
+
 /// What one group is made of.
 pub struct Group {
     /// The group.
@@ -27,8 +44,12 @@ pub struct Group {
     extent_bytes: u64,
     cluster: ClusterId,
     config: DgConfig,
+    /// A log or a disk may have lost records.
+    pub damage: bool,
     /// Running.
     pub dg: Option<Dg>,
+    /// The capacity disks as it has them open.
+    pub opened: Vec<Disk>,
 }
 
 fn broken(what: &str, error: &dyn std::error::Error) -> Violation {
@@ -43,9 +64,17 @@ fn broken(what: &str, error: &dyn std::error::Error) -> Violation {
 
 impl Group {
     /// A group with `caps` capacity disks of `extent_bytes` (zero: combined, one disk), its limits drawn small.
-    pub fn draw(env: &Env, events: &Events, cluster: ClusterId, host: HostId, caps: usize) -> Self {
+    pub fn draw(
+        env: &Env,
+        events: &Events,
+        cluster: ClusterId,
+        host: HostId,
+        caps: usize,
+        limits: &Limits,
+    ) -> Self {
         let log_bytes = (1 + env.below(3)) * MIB;
-        let extent_bytes = (6 + env.below(6)) * MIB;
+        let (least, most) = limits.extents_mib;
+        let extent_bytes = (least + env.below(most - least + 1)) * MIB;
         let disk = |size_bytes| {
             // The smallest disk that a label allows; what is not written costs nothing.
             let size_bytes = DISK_BYTES_MIN.max(size_bytes);
@@ -69,13 +98,20 @@ impl Group {
                 checkpoint_seconds: 1 + env.below(4),
                 batch_blocks_max: 4 + env.below(60) as usize,
             },
+            damage: limits.damage,
             dg: None,
+            opened: Vec::new(),
         }
     }
 
     /// Size of the log, blocks.
     pub fn log_blocks(&self) -> u64 {
         self.log_bytes / BLOCK_BYTES
+    }
+
+    /// Where the log lies on its disk, bytes.
+    pub fn log_region(&self) -> std::ops::Range<u64> {
+        REGIONS_OFFSET..REGIONS_OFFSET + self.log_bytes
     }
 
     /// Longest batch, blocks.
@@ -90,7 +126,8 @@ impl Group {
         format!("log {log:?}, I/O under way {in_flight:?}, {:?}", self.config)
     }
 
-    fn is_combined(&self) -> bool {
+    /// Whether one disk carries log and extents.
+    pub fn is_combined(&self) -> bool {
         self.log.0 == self.caps[0].0
     }
 
@@ -180,9 +217,10 @@ impl Group {
 
     /// Opens the group in boot epoch `epoch`.
     pub async fn open(&mut self, labels: Labels, epoch: u32) -> Result<Dg, Violation> {
+        self.opened = labels.caps.iter().map(|label| label.disk().clone()).collect();
         let parts = DgParts { group: self.id, log: labels.log, caps: labels.caps, epoch };
         let dg = Dg::open(parts, self.config).await.map_err(|error| broken("opening the group", &error))?;
-        if dg.components().iter().any(|component| component.damaged) {
+        if !self.damage && dg.components().iter().any(|component| component.damaged) {
             return Err(Violation("records are missed although no disk lost any".to_owned()));
         }
         self.dg = Some(dg.clone());

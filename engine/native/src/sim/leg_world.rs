@@ -2,7 +2,7 @@
 //!
 //! The owner gives out sequences, says what is stable (the low-water mark) and flushes by itself, as an object does.
 use super::content::SECTOR;
-use super::group::Group;
+use super::group::{Group, Limits};
 use super::reference::{Outage, Violation};
 use super::workload::{Board, Failure, Load, Volume};
 use super::world::{Plan, Story, System, live};
@@ -45,8 +45,10 @@ impl Sequence {
 /// The volume of one group.
 #[derive(Clone)]
 pub struct Leg {
-    dg: Dg,
-    locals: Rc<Vec<LocalId>>,
+    /// The group.
+    pub dg: Dg,
+    /// Its components.
+    pub locals: Rc<Vec<LocalId>>,
     sequence: Rc<Sequence>,
 }
 
@@ -140,13 +142,15 @@ impl Volume for Leg {
 
 /// A world of one group.
 pub struct LegWorld {
-    group: Group,
+    /// The group.
+    pub group: Group,
     events: Events,
     env: Env,
     /// Components of the volume; empty before the first life.
     components: Vec<ComponentId>,
     scratch: ObjectId,
-    leg: Option<Leg>,
+    /// The volume while the group runs.
+    pub leg: Option<Leg>,
     auto_flush: Option<tokio::task::JoinHandle<()>>,
 }
 
@@ -156,9 +160,14 @@ impl LegWorld {
         let events = Events::default();
         let cluster = ClusterId::from_random(env.id_bytes());
         let host = HostId::from_random(env.id_bytes());
-        let group = Group::draw(env, &events, cluster, host, env.below(4) as usize);
+        let group = Group::draw(env, &events, cluster, host, env.below(4) as usize, &Limits::default());
         let scratch = ObjectId::from_random(env.id_bytes());
         Self { group, events, env: env.clone(), components: Vec::new(), scratch, leg: None, auto_flush: None }
+    }
+
+    /// The world's randomness.
+    pub fn env(&self) -> &Env {
+        &self.env
     }
 
     /// Size of the volume, sectors.
@@ -229,7 +238,13 @@ fn scratch_mark(component: ComponentId) -> u8 {
     1 + component.0.as_bytes()[0] % 255
 }
 
-fn new_component(component: ComponentId, object: ObjectId, epoch: u32, size_blocks: u64) -> NewComponent {
+/// A component of `size_blocks` blocks with some descriptor.
+pub(super) fn new_component(
+    component: ComponentId,
+    object: ObjectId,
+    epoch: u32,
+    size_blocks: u64,
+) -> NewComponent {
     NewComponent {
         component,
         object,

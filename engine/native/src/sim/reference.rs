@@ -218,6 +218,15 @@ impl Reference {
         }
     }
 
+    /// Writes that were acknowledged and not flushed may be gone, or not, while everything goes on: what they replaced can be
+    /// shown again until the next acknowledged write.
+    pub fn weaken(&mut self) {
+        self.acked.clear();
+        for candidate in self.sectors.iter_mut().flatten().filter(|candidate| !candidate.lost) {
+            (candidate.dead_at, candidate.before) = (None, None);
+        }
+    }
+
     /// Sectors of which more than one state is possible.
     pub fn undecided(&self) -> usize {
         self.sectors.iter().filter(|list| list.len() > 1).count()

@@ -112,3 +112,20 @@ fn durable_write_needs_no_flush_and_trims_read_as_zeros() {
     assert!(shows(&mut reference, first).is_err());
     read(&mut reference, &zeros()).expect("trimmed");
 }
+
+#[test]
+fn weakened_writes_may_be_gone_and_flushed_ones_not() {
+    let mut reference = Reference::new(1);
+    let first = write(&mut reference);
+    let flush = reference.begin_flush();
+    reference.end_flush(flush);
+    let second = write(&mut reference);
+    assert!(shows(&mut reference, first).is_err(), "overwritten");
+    reference.weaken();
+    shows(&mut reference, first).expect("what replaced it may be lost");
+    assert!(shows(&mut reference, second).is_err(), "it was shown to be lost");
+    assert!(read(&mut reference, &zeros()).is_err(), "older than the flushed one");
+    let third = write(&mut reference);
+    assert!(shows(&mut reference, first).is_err(), "overwritten again");
+    shows(&mut reference, third).expect("acknowledged since");
+}

@@ -1,5 +1,7 @@
 //! Seeds that every build runs, seeds that once failed, and mutants that must be noticed.
+use super::super::killers::{Fate, killer, try_mutant};
 use super::*;
+use crate::mutant::Mutant;
 
 fn passes(name: &str, seeds: impl IntoIterator<Item = u64>) {
     let scenario = Scenario::named(name).expect("a scenario");
@@ -21,8 +23,25 @@ fn object_survives_hosts_that_come_and_go() {
 }
 
 #[test]
+fn object_survives_other_troubles() {
+    passes("troubles", 0..8);
+}
+
+#[test]
+fn too_many_losses_cost_nothing_but_time() {
+    passes("unlimited", 0..8);
+}
+
+#[test]
+fn every_script_passes() {
+    for script in SCENARIOS.iter().filter(|scenario| scenario.is_script) {
+        passes(script.name, 0..4);
+    }
+}
+
+#[test]
 fn one_seed_is_one_history() {
-    for name in ["leg", "object"] {
+    for name in ["leg", "object", "troubles", "unlimited", "log-wraps"] {
         let scenario = Scenario::named(name).expect("a scenario");
         assert_eq!(scenario.run(3), scenario.run(3), "{name}");
         assert_ne!(scenario.run(3), scenario.run(4), "{name}");
@@ -45,8 +64,17 @@ fn acknowledged_trim_is_kept() {
 }
 
 #[test]
-fn mutants_are_noticed() {
-    use crate::mutant::{Mutant, set};
+fn every_mutant_dies() {
+    let alive: Vec<_> = Mutant::ALL
+        .iter()
+        .map(|mutant| (*mutant, try_mutant(*mutant)))
+        .filter(|(_, fate)| !matches!(fate, Fate::Dies(..)))
+        .collect();
+    assert!(alive.is_empty(), "{alive:#?}");
+}
+
+#[test]
+fn random_worlds_notice_mutants_too() {
     // Which seed notices changes with every change of the order of events: any of a few must.
     let known = [
         (Mutant::NoEpochBump, "leg", 0..4),
@@ -57,10 +85,18 @@ fn mutants_are_noticed() {
     ];
     for (mutant, name, mut seeds) in known {
         let scenario = Scenario::named(name).expect("a scenario");
-        set(Some(mutant));
+        crate::mutant::set(Some(mutant));
         let noticed = seeds.find(|seed| scenario.run(*seed).is_err());
-        set(None);
+        crate::mutant::set(None);
         let seed = noticed.unwrap_or_else(|| panic!("{mutant:?} lives through {name}"));
         assert!(scenario.run(seed).is_ok(), "{name} seed {seed} without {mutant:?}");
+    }
+}
+
+#[test]
+fn killers_are_scenarios() {
+    for mutant in Mutant::ALL {
+        let name = killer(*mutant).scenario;
+        assert!(Scenario::named(name).is_some(), "{mutant:?} is to be killed by {name}");
     }
 }

@@ -28,6 +28,7 @@ impl SimDisk {
     pub fn crash(&self, kind: CrashKind) {
         let medium = &*self.0;
         medium.life.set(medium.life.get() + 1);
+        medium.holds.lift();
         match kind {
             CrashKind::Kill => kill(medium),
             CrashKind::Power => cut_power(medium),

@@ -8,6 +8,7 @@
 //! worked; all decisions come from the disk's own generator, so a seed repeats exactly.
 mod crash;
 mod events;
+mod hold;
 mod pages;
 
 pub use crash::CrashKind;
@@ -71,6 +72,7 @@ struct Medium {
     geometry: Geometry,
     life: Cell<u32>,
     settled: Notify,
+    holds: hold::Holds,
 }
 
 #[derive(Default)]
@@ -158,6 +160,7 @@ impl SimDisk {
             geometry: Geometry { size_bytes, physical_block_bytes: 4096, media: Media::Flash },
             life: Cell::new(0),
             settled: Notify::new(),
+            holds: hold::Holds::default(),
         }))
     }
 
@@ -179,6 +182,11 @@ impl SimDisk {
     /// Sets how the disk misbehaves from now on.
     pub fn misbehave(&self, how: Misbehaviour) {
         self.0.misbehaviour.set(how);
+    }
+
+    /// How it misbehaves.
+    pub fn misbehaviour(&self) -> Misbehaviour {
+        self.0.misbehaviour.get()
     }
 
     /// What a read of the whole disk would return now.
@@ -354,6 +362,7 @@ impl SimHandle {
         let len_bytes = buf.len() as u64;
         buf.as_mut();
         self.medium.latency().await;
+        self.medium.holds.pass(IoOp::Read).await;
         if !self.is_alive() {
             return Err(DiskError::Gone);
         }
@@ -406,6 +415,10 @@ impl SimHandle {
         if !self.is_alive() {
             return Err(DiskError::Gone);
         }
+        let op = match &what {
+            Pending::Write(_) => IoOp::Write,
+            Pending::Flush { .. } => IoOp::Flush,
+        };
         let (reply, done) = oneshot::channel();
         let number = {
             let mut state = self.medium.state.borrow_mut();
@@ -417,6 +430,7 @@ impl SimHandle {
         let medium = Rc::clone(&self.medium);
         tokio::task::spawn_local(async move {
             medium.latency().await;
+            medium.holds.pass(op).await;
             medium.complete(number);
         });
         done.await.unwrap_or(Err(DiskError::Gone))

@@ -288,3 +288,25 @@ fn out_of_range_is_an_error() {
         assert!(matches!(wrapping, Err(DiskError::OutOfRange { .. })));
     });
 }
+
+#[test]
+fn held_io_stays_under_way_until_it_is_allowed_or_the_disk_crashes() {
+    run(async {
+        let (medium, disk) = opened(1).await;
+        medium.hold(IoOp::Write, 0);
+        let write = |at: u64| {
+            let disk = disk.clone();
+            tokio::task::spawn_local(async move { disk.write(at, vec![filled(7)]).await })
+        };
+        let (first, second) = (write(0), write(4096));
+        tokio::time::sleep(Duration::from_secs(100)).await;
+        assert_eq!(medium.in_flight(), 2);
+        disk.flush().await.expect("another kind is not held");
+        medium.hold(IoOp::Write, 1);
+        tokio::time::sleep(Duration::from_secs(100)).await;
+        assert_eq!((medium.in_flight(), first.is_finished() != second.is_finished()), (1, true));
+        medium.crash(CrashKind::Kill);
+        let disk = medium.open().await;
+        disk.write(0, vec![filled(8)]).await.expect("the hold is lifted");
+    });
+}
