@@ -31,6 +31,8 @@ pub struct Config {
     pub file_disk_dirs: Vec<PathBuf>,
     /// Whether this machine's disks are listed.
     pub lists_devices: bool,
+    /// `--inventory`: the recorded machine whose disks are listed instead of this one's, absolute.
+    pub inventory_dir: Option<PathBuf>,
     /// `--lab`, planned when nothing is configured.
     pub lab: Option<LabShape>,
     /// `--repair-delay`.
@@ -102,6 +104,8 @@ pub struct Parts {
     pub setup: SetupCode,
     /// Live pages.
     pub live: Live,
+    /// Looks at this machine's disks.
+    pub looks: crate::service::inventory::Looks,
     /// The latest run of "watch it lose a host".
     pub watch: crate::service::watch::Watch,
     /// True once the process is asked to stop: streams and background tasks end.
@@ -164,6 +168,7 @@ impl App {
             passwords,
             setup,
             live,
+            looks: crate::service::inventory::Looks::default(),
             watch: crate::service::watch::Watch::default(),
             stopping,
         })))

@@ -160,7 +160,7 @@ fn e6_things_that_are_no_disks() {
             reason(&inventory, name).1
         );
     }
-    for name in ["sr0", "loop3", "zram0", "mmcblk0boot0", "nbd0"] {
+    for name in ["sr0", "loop3", "zram0", "mmcblk0boot0"] {
         assert!(!reason(&inventory, name).1.is_empty(), "{name}");
     }
     assert_eq!(inventory.raw_bytes(), 1_000_204_886_016);
@@ -323,6 +323,22 @@ fn a_recorded_folder_cannot_show_what_lies_outside_of_it() {
     let inventory = surveyed(folder.path());
     assert_eq!(inventory.disks[0].facts.model, None);
     assert!(!inventory.is_this_machine);
+}
+
+/// Wherever this runs: the disk under `/` is never offered, and nothing that could not be read is called blank.
+#[test]
+fn this_machine_keeps_its_own_disks() {
+    let Ok(inventory) = survey(&source::Machine::default(), Options::default()) else { return };
+    assert!(inventory.is_this_machine);
+    for disk in &inventory.disks {
+        let mounted = disk.facts.node.walk().iter().any(|node| !node.mounts.is_empty());
+        assert!(!(mounted && disk.can_be_claimed()), "{}", disk.name());
+        assert!(
+            disk.verdict.eligibility != Eligibility::Eligible || disk.contents.was_read,
+            "{}",
+            disk.name()
+        );
+    }
 }
 
 #[test]

@@ -66,7 +66,9 @@ pub(crate) fn verdict(
 
 fn by_class(known: &Known, options: Options) -> Option<String> {
     let name = &known.facts.node.name;
+    let is_empty = known.facts.size_bytes.is_none_or(|size| size == 0);
     match &known.class {
+        Class::Loop | Class::Network if is_empty => Some("no medium / 0 bytes: nothing is attached to it".into()),
         Class::Disk if known.lacks_multipath => Some(format!(
             "two paths to one disk without multipath ({}): set up multipath, or unplug all paths but one",
             known.paths.join(", ")

@@ -213,6 +213,9 @@ pub struct Disk {
     pub checksum_errors: u64,
     /// Faults injected into it.
     pub faults: Vec<String>,
+    /// What is known of the block device; absent for files and claimed disks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device: Option<super::device::Device>,
 }
 
 impl From<disks::Disk> for Disk {
@@ -240,6 +243,7 @@ impl From<disks::Disk> for Disk {
             components: view.components,
             checksum_errors: view.checksum_errors,
             faults: view.faults,
+            device: disk.device.as_deref().map(super::device::Device::from),
         }
     }
 }

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 pub mod cluster;
+pub mod device;
 pub mod domains;
 pub mod dto;
 pub mod metrics;

@@ -154,7 +154,6 @@ mod tests {
             (vec!["--lab", "hosts=four"], "hosts"),
             (vec!["--lab", "hosts=64,cache=0,capacity=35x1000TiB"], "free"),
             (vec!["--ceph-conf", "/etc/ceph/ceph.conf"], "--ceph-conf"),
-            (vec!["--inventory", "/tmp"], "--inventory"),
             (vec!["--nbd-listen", "127.0.0.1:10809"], "--nbd-listen"),
             (vec!["--tls-self-signed"], "--tls-self-signed"),
             (vec!["--public-url", "mill.example"], "--public-url"),

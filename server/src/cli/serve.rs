@@ -4,7 +4,7 @@ use super::{DataArgs, Outcome, folder};
 use crate::app::{App, Config, NATIVE};
 use crate::edge::{SystemClock, SystemRng};
 use crate::service::auth::{self, Actor};
-use crate::service::{draft, lab};
+use crate::service::{draft, inventory, lab};
 use clap::Args;
 use std::io::Write;
 use std::net::SocketAddr;
@@ -30,6 +30,9 @@ pub(super) struct ServeArgs {
     /// With a lab: list this machine's disks too
     #[arg(long)]
     devices: bool,
+    /// List the disks of the machine recorded in this folder instead of this one's: they can be looked at, not claimed
+    #[arg(long, value_name = "DIR")]
+    inventory: Option<PathBuf>,
     /// A folder where file disks may be made (repeatable)
     #[arg(long, value_name = "DIR")]
     file_disks: Vec<PathBuf>,
@@ -56,9 +59,6 @@ struct LaterArgs {
     /// Let it be changed
     #[arg(long)]
     ceph_writes: bool,
-    /// Facts about disks from a recorded folder
-    #[arg(long, value_name = "DIR")]
-    inventory: Option<String>,
     /// NBD over TCP
     #[arg(long, value_name = "ADDR")]
     nbd_listen: Option<String>,
@@ -94,7 +94,6 @@ impl LaterArgs {
             ("--ceph-conf", self.ceph_conf.is_some()),
             ("--ceph-name", self.ceph_name.is_some()),
             ("--ceph-writes", self.ceph_writes),
-            ("--inventory", self.inventory.is_some()),
             ("--nbd-listen", self.nbd_listen.is_some()),
             ("--nbd-tls-cert", self.nbd_tls_cert.is_some()),
             ("--nbd-tls-key", self.nbd_tls_key.is_some()),
@@ -143,6 +142,8 @@ impl ServeArgs {
             file_disk_dirs
                 .push(canonical.map_err(|error| format!("--file-disks {}: {error}", dir.display()))?);
         }
+        let inventory_dir = self.inventory.as_deref().map(inventory::check_folder).transpose();
+        let inventory_dir = inventory_dir.map_err(|error| format!("--inventory: {error}"))?;
         let data_dir = folder::absolute(&self.data.data)?;
         let lab = self.lab.as_deref().map(lab::parse_shape).transpose();
         let lab = lab.map_err(|error| format!("--lab: {error}"))?;
@@ -157,6 +158,7 @@ impl ServeArgs {
             public_url: self.public_url.map(|url| url.trim_end_matches('/').to_owned()),
             file_disk_dirs,
             lists_devices: self.devices,
+            inventory_dir,
             lab,
             repair_delay_seconds: self.repair_delay,
         };

@@ -145,6 +145,8 @@ pub async fn configure(
     if let Some(key) = &what.licence {
         super::licence::verify(app, key).await?;
     }
+    super::disks::refuse_devices(app, &super::disks::named_by(what.claims.as_deref().unwrap_or_default()))
+        .await?;
     let snapshot = cluster.snapshot().await?;
     let under_way = draft::load(app, &cluster.key).await?.draft.task;
     let under_way = under_way.filter(|task| is_running(&snapshot, *task));
@@ -182,6 +184,7 @@ pub async fn add_claims(
     if snapshot.cluster.state != ClusterState::Ready {
         return Err(AppError::Conflict("there is no cluster yet; claim these disks when you make it".into()));
     }
+    super::disks::refuse_devices(app, &super::disks::named_by(claims)).await?;
     let mut draft = draft::load(app, &cluster.key).await?.draft;
     let claimed: Vec<_> = snapshot.disks.iter().map(|disk| disk.id).collect();
     draft.disks.retain(|disk| !claimed.contains(&disk.id));

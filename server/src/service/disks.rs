@@ -1,17 +1,19 @@
-//! Disks: claimed ones from the engine, free ones from the draft, this machine's from `lsblk`.
+//! Disks: claimed ones from the engine, free ones from the draft, this machine's from the inventory.
 use crate::app::{App, Cluster};
 use crate::db::views::query::{Page, Window};
-use crate::error::AppError;
+use crate::error::{AppError, FieldError};
 use crate::service::auth::Actor;
-use crate::service::draft::{self, Draft, DraftDisk};
+use crate::service::draft::{self, Claim, Draft, DraftDisk};
 use crate::service::format::bytes_text;
-use crate::service::{inventory, list};
+use crate::service::{file_disks, inventory, list};
+use ::inventory::disk as device;
 use model::ids::DiskId;
 use model::state::{ClusterState, DiskRole, DiskState, Eligibility, HostKind, Media};
 use model::units::DISK_BYTES_MIN;
-use model::view::DiskView;
-use std::collections::BTreeSet;
+use model::view::{DiskView, Snapshot};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 /// A disk in a list, claimed or not.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,6 +32,17 @@ pub struct Disk {
     pub reason: Option<String>,
     /// What to know before it is claimed.
     pub warnings: Vec<String>,
+    /// The block device of this machine (or of a recorded one) behind it.
+    pub device: Option<Arc<device::Disk>>,
+    /// Why this process cannot claim it, whatever its verdict is.
+    pub why_not: Option<String>,
+}
+
+impl Disk {
+    /// Whether this process can claim it, perhaps after erasing.
+    pub fn can_be_claimed(&self) -> bool {
+        self.why_not.is_none() && matches!(self.eligibility, Eligibility::Eligible | Eligibility::EraseNeeded)
+    }
 }
 
 /// A claimed disk.
@@ -43,6 +56,8 @@ pub fn claimed(view: DiskView) -> Disk {
         eligibility: Eligibility::InUse,
         reason,
         warnings: vec![],
+        device: None,
+        why_not: None,
     }
 }
 
@@ -80,15 +95,88 @@ fn of_draft(disk: &DraftDisk) -> Disk {
         (Eligibility::Eligible, None)
     };
     let contents = disk.holds_data.then(|| "data of unknown kind".to_owned());
-    Disk { view, model: None, serial: None, contents, eligibility, reason, warnings: vec![] }
+    let warnings = vec![];
+    Disk {
+        view,
+        model: None,
+        serial: None,
+        contents,
+        eligibility,
+        reason,
+        warnings,
+        device: None,
+        why_not: None,
+    }
 }
 
-fn of_machine(device: inventory::Device) -> Disk {
-    let name = device.path.rsplit('/').next().unwrap_or_default().to_owned();
-    let view = unclaimed(device.id, &name, "", &device.path, device.size_bytes, device.media);
-    let reason = Some(inventory::NOT_YET.to_owned());
-    let (model, serial, contents) = (device.model, device.serial, device.contents);
-    Disk { view, model, serial, contents, eligibility: Eligibility::Ineligible, reason, warnings: vec![] }
+fn of_machine(app: &App, disk: &device::Disk) -> Disk {
+    // The contract knows two kinds of media: what nobody says is taken for the slower one, and the row says so.
+    let media = disk.media().unwrap_or(Media::Hdd);
+    let size_bytes = disk.facts.size_bytes.unwrap_or(0);
+    let mut warnings: Vec<String> = disk.warnings.iter().map(|warning| warning.text.clone()).collect();
+    if disk.media().is_none() && disk.class == device::Class::Disk {
+        warnings.push("nobody says whether it rotates: it is taken for a rotating disk".into());
+    }
+    let can_be_claimed = disk.can_be_claimed();
+    Disk {
+        view: unclaimed(disk.id, disk.name(), "", disk.path(), size_bytes, media),
+        model: disk.facts.model.clone(),
+        serial: disk.facts.serial.clone(),
+        contents: disk.contents.summary(),
+        eligibility: disk.verdict.eligibility,
+        reason: disk.verdict.reason.clone(),
+        warnings,
+        device: Some(Arc::new(disk.clone())),
+        why_not: can_be_claimed.then(|| inventory::why_not(app, disk.path())),
+    }
+}
+
+/// Whether this machine's disks are listed: in a lab they would only confuse, unless somebody asked for them.
+fn lists_devices(app: &App, draft: &Draft, snapshot: &Snapshot) -> bool {
+    let is_lab = draft.lab.is_some() || snapshot.hosts.iter().any(|host| host.kind == HostKind::Lab);
+    app.config.lists_devices || app.config.inventory_dir.is_some() || !is_lab
+}
+
+/// Why this machine's disks cannot be listed, in one sentence; `None` when they are, or when nobody asked for them.
+///
+/// # Errors
+/// [`AppError::Unavailable`], [`AppError::Internal`].
+pub async fn problem(app: &App, cluster: &Cluster) -> Result<Option<String>, AppError> {
+    let snapshot = cluster.snapshot().await?;
+    let draft = draft::load(app, &cluster.key).await?.draft;
+    if !lists_devices(app, &draft, &snapshot) {
+        return Ok(None);
+    }
+    Ok(inventory::look(app).await.problem)
+}
+
+/// Refuses block devices among the disks that are named, each by its path and with the reason.
+///
+/// # Errors
+/// [`AppError::Invalid`] with every field that names one.
+pub async fn refuse_devices(app: &App, named: &[(String, DiskId)]) -> Result<(), AppError> {
+    if named.is_empty() {
+        return Ok(());
+    }
+    let seen = inventory::look(app).await;
+    let paths: BTreeMap<DiskId, &str> = seen.disks().map(|disk| (disk.id, disk.path())).collect();
+    let refused = named.iter().filter_map(|(field, id)| {
+        let path = paths.get(id)?;
+        Some(FieldError::new(field.clone(), inventory::why_not(app, path)))
+    });
+    AppError::check(refused.collect())
+}
+
+/// Every disk that claims name, with its field.
+pub fn named_by(claims: &[Claim]) -> Vec<(String, DiskId)> {
+    let of_claim = |(index, claim): (usize, &Claim)| {
+        let lists = [("cache", claim.cache.clone()), ("capacity", claim.capacity.clone())];
+        lists.into_iter().flat_map(move |(part, ids)| {
+            let field = move |(place, id)| (format!("claims[{index}].{part}[{place}]"), id);
+            ids.into_iter().enumerate().map(field)
+        })
+    };
+    claims.iter().enumerate().flat_map(of_claim).collect()
 }
 
 /// All disks: claimed, free files, this machine's. By host (naturally: `h2` before `h10`) and name.
@@ -102,10 +190,11 @@ pub async fn all(app: &App, cluster: &Cluster) -> Result<Vec<Disk>, AppError> {
     let mut disks: Vec<Disk> = snapshot.disks.iter().cloned().map(claimed).collect();
     if snapshot.cluster.writable || snapshot.cluster.state == ClusterState::Unconfigured {
         disks.extend(draft.disks.iter().filter(|disk| !known.contains(&disk.id)).map(of_draft));
-        // In a lab this machine's disks would only confuse; `--devices` lists them all the same.
-        let is_lab = draft.lab.is_some() || snapshot.hosts.iter().any(|host| host.kind == HostKind::Lab);
-        if app.config.lists_devices || !is_lab {
-            disks.extend(inventory::devices().await.into_iter().map(of_machine));
+        if lists_devices(app, &draft, &snapshot) {
+            let claimed: BTreeSet<String> = disks.iter().map(|disk| disk.view.path.clone()).collect();
+            let seen = inventory::look(app).await;
+            let free = seen.disks().filter(|disk| !claimed.contains(disk.path()));
+            disks.extend(free.map(|disk| of_machine(app, disk)));
         }
     }
     disks.sort_by_cached_key(|disk| {
@@ -126,6 +215,12 @@ pub async fn page(
     window: &Window,
 ) -> Result<Page<Disk>, AppError> {
     let mut disks = all(app, cluster).await?;
+    if disks.is_empty()
+        && let Some(problem) = problem(app, cluster).await?
+    {
+        // An empty list would say that there are no disks.
+        return Err(AppError::Conflict(problem));
+    }
     disks.retain(|disk| host.is_none_or(|host| disk.view.host == host));
     list::page(disks, window, |disk| disk.view.id.to_string())
 }
@@ -177,7 +272,7 @@ pub async fn add_file(
         return Err(AppError::field("size_bytes", format!("{least} to 1 PiB, a multiple of 4096")));
     }
     let looked_at = path.clone();
-    let look = tokio::task::spawn_blocking(move || inventory::look_at_file(&looked_at, size_bytes));
+    let look = tokio::task::spawn_blocking(move || file_disks::look_at_file(&looked_at, size_bytes));
     let file = look.await.map_err(AppError::internal)??;
     let text = path.display().to_string();
     let snapshot = cluster.snapshot().await?;
@@ -192,7 +287,7 @@ pub async fn add_file(
         if draft.disks.iter().any(|disk| disk.path == text) {
             return Err(AppError::Conflict(format!("{text} is listed already")));
         }
-        let id = inventory::mint(app.rng.as_ref());
+        let id = file_disks::mint(app.rng.as_ref());
         let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
         draft.disks.push(DraftDisk {
             id,

@@ -50,12 +50,17 @@ pub async fn add(
     if taken {
         return Err(AppError::Conflict(format!("host \"{name}\" exists already; choose another name")));
     }
+    let named: Vec<_> =
+        disks.iter().enumerate().map(|(index, id)| (format!("disks[{index}]"), *id)).collect();
+    super::disks::refuse_devices(app, &named).await?;
     let put = |draft: &mut draft::Draft| {
         draft.add_host(app.rng.as_ref(), name, kind)?;
         for (index, id) in disks.iter().enumerate() {
             let Some(disk) = draft.disks.iter_mut().find(|disk| disk.id == *id) else {
-                let detail = "block devices come with a later release; a file disk can be given to a host";
-                return Err(AppError::field(format!("disks[{index}]"), detail));
+                return Err(AppError::field(
+                    format!("disks[{index}]"),
+                    format!("there is no free disk {id}"),
+                ));
             };
             disk.host = name.to_owned();
         }

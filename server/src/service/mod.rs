@@ -11,6 +11,7 @@ pub mod domains;
 pub mod draft;
 pub mod events;
 pub mod faults;
+pub mod file_disks;
 pub mod format;
 pub mod health;
 pub mod hosts;

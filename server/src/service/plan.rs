@@ -105,7 +105,7 @@ fn claim_problems(draft: &Draft, claims: &[Claim]) -> Vec<FieldError> {
 
 fn disk_problem(draft: &Draft, claim: &Claim, id: DiskId, twice: bool) -> Option<String> {
     let Some(disk) = draft.disk(id) else {
-        return Some(format!("there is no free disk {id}; block devices come with a later release"));
+        return Some(format!("there is no free disk {id}"));
     };
     if disk.host != claim.host {
         return Some(format!("disk {} belongs to host \"{}\"", disk.name, disk.host));

@@ -15,6 +15,7 @@ use tower::ServiceExt;
 
 mod access;
 mod api;
+mod inventory;
 mod people;
 mod projections;
 
@@ -70,18 +71,25 @@ fn unconfigured() -> Snapshot {
 
 impl Bench {
     async fn new(snapshot: Snapshot) -> Self {
+        Self::with(snapshot, |_| {}).await
+    }
+
+    /// With another command line.
+    async fn with(snapshot: Snapshot, change: impl FnOnce(&mut Config)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let engine = Arc::new(Recorded::new(snapshot));
         let clock = Arc::new(HandClock(AtomicI64::new(NOW)));
-        let config = Config {
+        let mut config = Config {
             data_dir: folder.path().to_owned(),
             listen: "127.0.0.1:7400".parse().unwrap(),
             public_url: Some("https://mill.example".into()),
             file_disk_dirs: vec![folder.path().canonicalize().unwrap()],
             lists_devices: false,
+            inventory_dir: None,
             lab: None,
             repair_delay_seconds: None,
         };
+        change(&mut config);
         let engines = vec![(NATIVE.to_owned(), engine.clone() as Arc<dyn model::engine::Engine>)];
         let app = App::open(config, clock.clone(), Arc::new(SystemRng), engines).await.unwrap();
         app.start_tasks();

@@ -114,6 +114,7 @@ impl Console {
             public_url: None,
             file_disk_dirs: Vec::new(),
             lists_devices: false,
+            inventory_dir: None,
             lab: None,
             repair_delay_seconds: None,
         };

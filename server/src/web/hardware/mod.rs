@@ -97,6 +97,16 @@ fn lead(snapshot: &Snapshot, disks: &[Disk]) -> String {
     )
 }
 
+/// Why this machine's disks cannot be listed.
+fn not_listed(problem: String) -> Explain {
+    Explain {
+        tone: Tone::Degraded,
+        title: "This machine's disks cannot be listed.".into(),
+        text: vec![problem, "What is shown of them is the last good look, if there was one.".into()],
+        ..Explain::default()
+    }
+}
+
 /// `GET /hosts`.
 ///
 /// # Errors
@@ -126,10 +136,11 @@ pub async fn page(
                 _ => true,
             }
     };
+    let problem = disks::problem(&app, &cluster).await?;
     let filtered = !wanted.is_empty() || !query.state.is_empty();
     html(&ListPage {
         lead: lead(&snapshot, &disks),
-        banner: away(&snapshot, page.shell.lab, page.now),
+        banner: away(&snapshot, page.shell.lab, page.now).or(problem.map(not_listed)),
         domains: hardware::by_domain(&snapshot, &disks, &shown, !filtered, page.now),
         choices: vec![
             Choice::new("", "all disks"),

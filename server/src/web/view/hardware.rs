@@ -90,6 +90,9 @@ pub fn kind(kind: HostKind) -> &'static str {
 /// State of a disk; one that is not claimed says whether it could be.
 fn disk_chip(disk: &Disk) -> Chip {
     match (disk.view.role, disk.eligibility) {
+        (DiskRole::None, Eligibility::Eligible) if disk.why_not.is_some() => {
+            Chip::new(Tone::Maint, "Blank and free")
+        }
         (DiskRole::None, Eligibility::Eligible) => Chip::new(Tone::Maint, "Free to claim"),
         (DiskRole::None, Eligibility::EraseNeeded) => Chip::new(Tone::Absent, "Holds something"),
         (DiskRole::None, Eligibility::InUse) => Chip::new(Tone::Maint, "In use elsewhere"),
@@ -109,7 +112,10 @@ pub fn disk_row(disk: &Disk) -> DiskRow {
         view.faults.iter().map(|fault| format!("Fault on purpose: {fault}.")).collect();
     let reason = disk.reason.as_ref().filter(|_| view.role == DiskRole::None);
     notes.extend(reason.map(|reason| sentence(reason)));
-    notes.extend(disk.contents.as_ref().map(|contents| format!("It holds {contents}.")));
+    notes.extend(disk.why_not.as_ref().map(|why_not| sentence(why_not)));
+    let said = |contents: &&String| !notes.iter().any(|note| note.contains(contents.as_str()));
+    let contents = disk.contents.as_ref().filter(said).map(|contents| format!("It holds {contents}."));
+    notes.extend(contents);
     notes.extend(disk.warnings.iter().map(|warning| sentence(warning)));
     DiskRow {
         id: view.id.to_string(),

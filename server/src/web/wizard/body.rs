@@ -67,6 +67,8 @@ pub struct DiskRow {
     pub choices: Vec<Choice>,
     /// Why this role is recommended, or why it cannot be claimed.
     pub reason: String,
+    /// What to know before it is claimed.
+    pub warnings: Vec<String>,
     /// Whether it can be claimed.
     pub eligible: bool,
 }
@@ -378,8 +380,9 @@ fn disk_hosts(draft: &Draft, disks: Vec<Disk>) -> Vec<DiskHost> {
 
 fn disk_row(draft: &Draft, disk: &Disk, recommended: Option<String>) -> DiskRow {
     let view = &disk.view;
-    let eligible = matches!(disk.eligibility, Eligibility::Eligible | Eligibility::EraseNeeded);
-    let why_not = if eligible { String::new() } else { disk.reason.clone().unwrap_or_default() };
+    let eligible = disk.can_be_claimed();
+    let why_not =
+        disk.why_not.clone().or_else(|| disk.reason.clone()).filter(|_| !eligible).unwrap_or_default();
     let choice = |value: &str, word: &str| Choice { why_not: why_not.clone(), ..Choice::new(value, word) };
     let model: Vec<&str> = [disk.model.as_deref(), disk.serial.as_deref()].into_iter().flatten().collect();
     DiskRow {
@@ -390,7 +393,7 @@ fn disk_row(draft: &Draft, disk: &Disk, recommended: Option<String>) -> DiskRow 
         label: format::label_bytes(view.size_bytes),
         binary: size(view.size_bytes),
         contents: disk.contents.clone().unwrap_or_else(|| "Empty".into()),
-        holds_data: disk.eligibility == Eligibility::EraseNeeded,
+        holds_data: eligible && disk.eligibility == Eligibility::EraseNeeded,
         erase: draft.claims.iter().any(|claim| claim.erase.contains(&view.id)),
         role: role_of(draft, view.id),
         choices: vec![
@@ -399,6 +402,7 @@ fn disk_row(draft: &Draft, disk: &Disk, recommended: Option<String>) -> DiskRow 
             Choice { none: true, ..Choice::new("none", "Leave") },
         ],
         reason: if eligible { recommended.unwrap_or_default() } else { format!("Not eligible: {why_not}") },
+        warnings: disk.warnings.clone(),
         eligible,
     }
 }
