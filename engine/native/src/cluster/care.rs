@@ -62,15 +62,26 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
             if !all && disks.is_empty() {
                 continue;
             }
+            let (stopped, pulled) = (dg.is_stopped(), dg.pulled_disks());
             let hit = self.directory.on(|place| place.group == group && (all || disks.contains(&place.disk)));
             for (object, components) in hit {
                 let Some(owner) = self.owner(object) else { continue };
+                let places = self.directory.places(object);
+                let is_away = |component: &ComponentId| {
+                    stopped || places.get(component).is_some_and(|place| pulled.contains(&place.disk))
+                };
                 let known = |component: &ComponentId| {
-                    owner.descriptor().leg(*component).is_none_or(|leg| leg.state == ComponentState::Degraded)
+                    owner.descriptor().leg(*component).is_none_or(|leg| match leg.state {
+                        ComponentState::Degraded => true,
+                        ComponentState::Absent => is_away(component),
+                        _ => false,
+                    })
                 };
                 let fresh: Vec<_> = components.into_iter().filter(|component| !known(component)).collect();
                 if !fresh.is_empty() && owner.inaccessible().is_none() {
-                    owner.legs_failed(&fresh).await;
+                    let (away, failed): (Vec<_>, Vec<_>) = fresh.into_iter().partition(is_away);
+                    owner.legs_gone(&away).await;
+                    owner.legs_failed(&failed).await;
                     self.with_object(object, |_| ());
                 }
             }

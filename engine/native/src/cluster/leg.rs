@@ -2,7 +2,7 @@
 //!
 //! Invariants: the directory names exactly the components of groups that are open; a host that is cut off from the owner's side has
 //! none, although its groups run on; what a group has deleted is out of the directory before the call returns.
-use crate::dg::{Dg, Reservation};
+use crate::dg::{Dg, LogRoom, Reservation};
 use crate::fmt::LocalId;
 use crate::fmt::descriptor::Csn;
 use crate::obj::DgLeg;
@@ -167,6 +167,7 @@ impl Leg {
 
 impl Store for Leg {
     type Room = Reservation;
+    type LogRoom = LogRoom;
 
     fn is_silent(&self, limit: Duration) -> bool {
         self.inner.is_silent(limit)
@@ -182,6 +183,22 @@ impl Store for Leg {
 
     async fn make_room(&self) -> Result<(), StoreError> {
         self.inner.make_room().await
+    }
+
+    fn log(&self) -> DiskGroupId {
+        self.inner.log()
+    }
+
+    fn log_bytes(&self, nblk: u64, has_payload: bool) -> u64 {
+        self.inner.log_bytes(nblk, has_payload)
+    }
+
+    fn log_room_now(&self, bytes: u64) -> Option<LogRoom> {
+        self.inner.log_room_now(bytes)
+    }
+
+    async fn log_room(&self, bytes: u64) -> Result<LogRoom, StoreError> {
+        self.inner.log_room(bytes).await
     }
 
     async fn append(&self, append: Append<Reservation>) -> Result<(), StoreError> {

@@ -20,7 +20,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 /// Share of the ring that client records leave free.
-const RESERVE_PERCENT: u64 = 5;
+pub(super) const RESERVE_PERCENT: u64 = 5;
 /// How long a STABLE value waits for a batch that takes it along.
 const STABLE_DELAY: Duration = Duration::from_secs(1);
 
@@ -86,7 +86,7 @@ impl Dg {
             waits.push(core.enqueue(split_front(&mut rest, step), member));
         }
         let last = core.enqueue(rest, member);
-        core.work.notify_one();
+        core.rooms.work.notify_one();
         for wait in waits {
             wait.await.unwrap_or(Err(DgError::Gone))?;
         }
@@ -145,19 +145,27 @@ impl Core {
     }
 
     /// Longest payload of a batch, blocks: a quarter of a small ring, so that a few batches always fit.
-    fn batch_blocks_max(&self) -> usize {
-        let quarter = quarter_blocks(&self.state.borrow());
-        self.cfg.batch_blocks_max.clamp(1, log::PAYLOAD_BLOCKS_MAX).min(quarter)
+    pub fn batch_blocks_max(&self) -> usize {
+        self.batch_blocks_of(&self.state.borrow())
+    }
+
+    pub fn batch_blocks_of(&self, state: &State) -> usize {
+        self.cfg.batch_blocks_max.clamp(1, log::PAYLOAD_BLOCKS_MAX).min(quarter_blocks(state))
     }
 
     /// Takes from the queues what the next batch can hold; `None` when nothing waits or nothing fits.
     fn gather(&self, flush_stables: bool) -> Option<Gathered> {
+        let stables = self.state.borrow().stable_dirty.len().min(log::RECORDS_MAX / 2);
+        let gathered = self.gather_with(stables, flush_stables);
+        // Many values may make the head longer than the room that was promised for it.
+        if gathered.is_none() && stables > 0 { self.gather_with(0, false) } else { gathered }
+    }
+
+    fn gather_with(&self, stable_slots: usize, flush_stables: bool) -> Option<Gathered> {
         let blocks_max = self.batch_blocks_max();
         let mut state = self.state.borrow_mut();
         let keep = state.ring.len_bytes * RESERVE_PERCENT / 100;
-        let memory_full = state.overlay_runs >= self.cfg.overlay_runs_max;
         let (mut jobs, mut blocks, mut place) = (Vec::new(), 0, None);
-        let stable_slots = state.stable_dirty.len().min(log::RECORDS_MAX / 2);
         let mut blocked = false;
         for urgent in [true, false] {
             let keep = if urgent { 0 } else { keep };
@@ -172,8 +180,7 @@ impl Core {
                     break;
                 }
                 let bytes = (log::head_blocks(jobs.len() + 1 + stable_slots, total) + total) * BLOCK;
-                let fits = ring.place(bytes as u64, keep).filter(|_| urgent || !memory_full);
-                let Some(at) = fits else {
+                let Some(at) = ring.place(bytes as u64, keep) else {
                     blocked = jobs.is_empty();
                     break;
                 };
@@ -182,7 +189,7 @@ impl Core {
                 jobs.extend(line.pop_front());
             }
         }
-        state.blocked = blocked;
+        state.blocked = blocked || self.rooms.is_wanted();
         if jobs.is_empty() && flush_stables && stable_slots > 0 {
             place = state.ring.place(BLOCK as u64, 0);
         }
@@ -295,7 +302,7 @@ impl Core {
         let answer = if !record.kind.is_content() {
             Ok(Some(pin))
         } else if self.members[member].failed.get() {
-            Err(DgError::DiskFailed(self.members[member].disk))
+            Err(self.members[member].lost())
         } else if let Some(comp) = state.comps.get_mut(&record.component) {
             let offset_bytes = payload_at + u64::from(record.payload) * BLOCK as u64;
             let inserted = comp.overlay.insert(rec_of(&record, offset_bytes, crcs, 0, tokens, pin));
@@ -403,6 +410,7 @@ pub(super) async fn run(core: Rc<Core>) {
     let mut flush_stables = false;
     let mut waiting = None;
     while core.dead.get().is_none() {
+        core.grant_rooms();
         if let Some(gathered) = core.gather(std::mem::take(&mut flush_stables)) {
             waiting = None;
             if let Err(error) = core.write_gathered(gathered).await {
@@ -421,7 +429,7 @@ pub(super) async fn run(core: Rc<Core>) {
         }
         tokio::select! {
             biased;
-            () = core.work.notified() => {}
+            () = core.rooms.work.notified() => {}
             () = tokio::time::sleep(STABLE_DELAY), if stables || blocked => flush_stables = stables,
         }
     }

@@ -47,7 +47,7 @@ impl Dg {
         let index =
             core.members.iter().position(|member| member.disk == disk).ok_or(DgError::NoDisk(disk))?;
         if core.members[index].failed.get() {
-            return Err(DgError::DiskFailed(disk));
+            return Err(core.members[index].lost());
         }
         let local = core.next_local();
         let NewComponent { component, object, kind, size_blocks, csn, descriptor } = new;
@@ -147,7 +147,7 @@ impl Dg {
         if hurried {
             core.members[index].kick.notify_one();
         }
-        core.work.notify_one();
+        core.rooms.work.notify_one();
     }
 }
 
@@ -222,7 +222,7 @@ impl Core {
         let (done, wait) = oneshot::channel();
         let (bufs, tokens) = (payload.into_iter().collect(), Vec::new());
         self.state.borrow_mut().urgent.push_back(Job { member, record, bufs, crcs, tokens, done });
-        self.work.notify_one();
+        self.rooms.work.notify_one();
         match wait.await {
             Ok(Ok(Some(pin))) => Ok(pin),
             Ok(Err(error)) => Err(error),

@@ -4,16 +4,17 @@
 use super::append::Job;
 use super::overlay::Overlay;
 use super::pins::{Batches, Ring};
+use super::room::LogRooms;
 use super::space::Token;
 use super::{DgConfig, DgError};
 use crate::cap::CapDisk;
 use crate::cap::label::Label;
 use crate::fmt::LocalId;
-use crate::io::Disk;
+use crate::io::{Disk, DiskError};
 use model::ids::{DiskGroupId, DiskId};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::rc::Weak;
+use std::rc::{Rc, Weak};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -44,6 +45,8 @@ pub(super) struct Member {
     pub cap: CapDisk,
     pub label: Label,
     pub failed: Cell<bool>,
+    /// It failed because it is not there any more.
+    pub pulled: Cell<bool>,
     /// The newest batch with a record for this disk.
     pub last_batch: Cell<u64>,
     /// `applied_batch` and generation of its newest durable checkpoint.
@@ -53,6 +56,25 @@ pub(super) struct Member {
     pub kick: Notify,
     pub drains: mpsc::UnboundedSender<oneshot::Sender<()>>,
     pub progress: Cell<Option<Instant>>,
+}
+
+impl Member {
+    /// Why a failed disk does nothing.
+    pub fn lost(&self) -> DgError {
+        if self.pulled.get() { DgError::DiskGone(self.disk) } else { DgError::DiskFailed(self.disk) }
+    }
+}
+
+/// Whether the reason of `error` is a disk that is not there any more.
+fn is_gone(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if matches!(error.downcast_ref(), Some(DiskError::Gone)) {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
 }
 
 pub(super) struct State {
@@ -94,8 +116,8 @@ pub(super) struct Core {
     pub members: Vec<Member>,
     pub state: RefCell<State>,
     pub dead: Cell<Option<Dead>>,
-    /// For the writer: something to do, or space.
-    pub work: Notify,
+    /// Promised room in the log; wakes the writer when there is something to do, or space.
+    pub rooms: Rc<LogRooms>,
     /// For those who wait for a flush: one ended, or a batch was written.
     pub flushed: Notify,
     /// For owners: the log fills with records that only a flush makes stable.
@@ -124,12 +146,12 @@ impl Core {
         }
     }
 
-    /// The log cannot be trusted any more.
+    /// The log cannot be trusted any more; or its disk was pulled, and is as it was when it comes back.
     pub fn fail(&self, why: &(dyn std::error::Error + 'static)) {
         if self.dead.get().is_none() {
             tracing::error!(group = %self.group, error = why, "the log failed");
         }
-        self.die(Dead::Failed);
+        self.die(if is_gone(why) { Dead::Killed } else { Dead::Failed });
     }
 
     fn die(&self, how: Dead) {
@@ -145,13 +167,15 @@ impl Core {
             job.refuse(self.check().err().unwrap_or(DgError::Gone));
         }
         self.flushed.notify_waiters();
-        self.work.notify_one();
+        self.rooms.refuse();
+        self.rooms.work.notify_one();
         self.members.iter().for_each(|member| member.kick.notify_one());
     }
 
     /// The capacity disk failed: its components are gone until the next open, and it keeps no log space.
     pub fn fail_member(&self, index: usize, why: &(dyn std::error::Error + 'static)) {
         let member = &self.members[index];
+        member.pulled.set(is_gone(why) && (!member.failed.get() || member.pulled.get()));
         if !member.failed.replace(true) {
             tracing::error!(disk = %member.disk, error = why, "capacity disk failed");
         }
@@ -171,7 +195,7 @@ impl Core {
         let state = self.state.borrow();
         let index = state.comps.get(&local).ok_or(DgError::NoComponent(local))?.member;
         let member = &self.members[index];
-        if member.failed.get() { Err(DgError::DiskFailed(member.disk)) } else { Ok(index) }
+        if member.failed.get() { Err(member.lost()) } else { Ok(index) }
     }
 
     /// [`Core::member_of`], and the range lies in the component.

@@ -1,7 +1,7 @@
 //! One disk group: a write-ahead log in front of up to seven capacity disks.
 //!
 //! Map: `pins` what keeps log space · `overlay` newest logged records of a component · `space` room on capacity disks ·
-//! `core` shared state, failure · `append` the log writer · `flush` shared flushes · `config` components come, change and go ·
+//! `room` room in the log · `core` shared state, failure · `append` the log writer · `flush` shared flushes · `config` components come, change and go ·
 //! `member` destage and checkpoint of one capacity disk · `tail` moving the tail · `read` overlay over map · `scan` reading the
 //! log · `recover` opening a group.
 //! Invariants: an append returns in chain order once it is in the log (it survives the death of the process); a flush returns
@@ -16,6 +16,7 @@ mod overlay;
 mod pins;
 mod read;
 mod recover;
+mod room;
 mod scan;
 mod space;
 mod tail;
@@ -24,6 +25,7 @@ mod tests;
 
 pub use crate::cap::{BlockRun, Content};
 pub use config::NewComponent;
+pub use room::LogRoom;
 pub use space::Reservation;
 
 use self::core::Core;
@@ -53,6 +55,9 @@ pub enum DgError {
     /// The group has no such component.
     #[error("no component {0} in this disk group")]
     NoComponent(LocalId),
+    /// The capacity disk of the component was pulled; nothing was written.
+    #[error("capacity disk {0} is not there")]
+    DiskGone(DiskId),
     /// The disk is no member of the group, or not there.
     #[error("disk {0} is not in this disk group")]
     NoDisk(DiskId),
@@ -277,8 +282,18 @@ impl Dg {
         self.core().check().is_err()
     }
 
-    /// Members of the group whose disk failed.
+    /// Whether the group was stopped, or the disk of its log was pulled: it is as it was when it is opened again.
+    pub fn is_stopped(&self) -> bool {
+        matches!(self.core().check(), Err(DgError::Gone))
+    }
+
+    /// Members of the group whose disk failed or was pulled.
     pub fn failed_disks(&self) -> Vec<DiskId> {
         self.core().members.iter().filter(|member| member.failed.get()).map(|member| member.disk).collect()
+    }
+
+    /// Members of the group whose disk was pulled.
+    pub fn pulled_disks(&self) -> Vec<DiskId> {
+        self.core().members.iter().filter(|member| member.pulled.get()).map(|member| member.disk).collect()
     }
 }

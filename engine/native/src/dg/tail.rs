@@ -94,6 +94,6 @@ impl Core {
         let freed = state.batches.release_before(seq);
         state.ring.used_bytes -= freed;
         drop(state);
-        self.work.notify_one();
+        self.rooms.work.notify_one();
     }
 }

@@ -1,9 +1,11 @@
 //! A component in a disk group, as its object sees it.
 use super::store::{Append, Change, ReadRun, Store, StoreError, StoreStatus, Unsettled};
 use crate::cap::CapError;
-use crate::dg::{self, AppendKind, Content, Dg, DgError, Reservation};
+use crate::dg::{self, AppendKind, Content, Dg, DgError, LogRoom, Reservation};
 use crate::fmt::LocalId;
 use crate::fmt::descriptor::Csn;
+use crate::io::DiskError;
+use model::ids::DiskGroupId;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -33,7 +35,9 @@ impl DgLeg {
 
 fn store_error(error: DgError) -> StoreError {
     match error {
-        DgError::Gone | DgError::NoComponent(_) => StoreError::Gone,
+        DgError::Gone | DgError::DiskGone(_) | DgError::NoComponent(_) => StoreError::Gone,
+        DgError::ReadLog(DiskError::Gone) => StoreError::Gone,
+        DgError::Capacity(why) if matches!(*why, CapError::Disk(DiskError::Gone)) => StoreError::Gone,
         DgError::Capacity(why) if matches!(*why, CapError::NoSpace { .. }) => StoreError::NoSpace,
         other => {
             tracing::warn!(error = &other as &dyn std::error::Error, "a component failed a request");
@@ -49,6 +53,7 @@ fn count(nblk: u64) -> u32 {
 
 impl Store for DgLeg {
     type Room = Reservation;
+    type LogRoom = LogRoom;
 
     fn is_silent(&self, limit: Duration) -> bool {
         self.dg.is_silent(limit)
@@ -79,6 +84,22 @@ impl Store for DgLeg {
 
     async fn make_room(&self) -> Result<(), StoreError> {
         self.dg.make_room(self.local).await.map_err(store_error)
+    }
+
+    fn log(&self) -> DiskGroupId {
+        self.dg.group()
+    }
+
+    fn log_bytes(&self, nblk: u64, has_payload: bool) -> u64 {
+        self.dg.log_bytes(nblk, has_payload)
+    }
+
+    fn log_room_now(&self, bytes: u64) -> Option<LogRoom> {
+        self.dg.log_room_now(bytes)
+    }
+
+    async fn log_room(&self, bytes: u64) -> Result<LogRoom, StoreError> {
+        self.dg.log_room(bytes).await.map_err(store_error)
     }
 
     async fn append(&self, append: Append<Reservation>) -> Result<(), StoreError> {

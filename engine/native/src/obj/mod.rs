@@ -24,6 +24,7 @@ mod read;
 mod reshape;
 mod resync;
 mod roll;
+mod room;
 mod route;
 mod sequence;
 pub mod store;

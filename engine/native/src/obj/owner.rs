@@ -96,9 +96,6 @@ pub struct Config {
     pub auto_flush: Duration,
     /// Or after so many bytes.
     pub auto_flush_bytes: u64,
-    /// Payload of writes from the oldest under way on: newer ones wait. Nothing of it can leave a log, so it is a part of the
-    /// smallest log (16 MiB) only.
-    pub under_way_bytes_max: u64,
     /// Bytes of a resync between two cursors in the descriptor.
     pub cursor_bytes: u64,
 }
@@ -110,7 +107,6 @@ impl Default for Config {
             reply_timeout: Duration::from_secs(5),
             auto_flush: Duration::from_secs(1),
             auto_flush_bytes: 64 << 20,
-            under_way_bytes_max: 4 << 20,
             cursor_bytes: 1 << 30,
         }
     }

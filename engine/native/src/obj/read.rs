@@ -265,7 +265,7 @@ impl<S: Store> Owner<S> {
     }
 
     async fn rewrite(&self, member: &Rc<Member<S>>, block: u64, good: ReadRun) -> Result<(), Inaccessible> {
-        let oseq = self.0.seq.assign(BLOCK_BYTES);
+        let oseq = self.0.seq.assign();
         let bufs: Vec<_> = if let ReadRun::Data(buf) = good { vec![buf] } else { Vec::new() };
         let crcs = bufs.iter().map(|buf| crc32c(buf)).collect();
         let result = member.run(async |store| {

@@ -7,6 +7,7 @@
 use super::owner::{ObjError, ObjectEvent, Owner};
 use super::quorum::{is_written, move_to};
 use super::read::ReadError;
+use super::room::{Blocked, Need};
 use super::route::{Member, Route};
 use super::store::{Append, Change, ReadRun, Store, StoreError};
 use crate::fmt::crc32c;
@@ -215,10 +216,16 @@ impl<S: Store> Owner<S> {
         }
     }
 
-    /// Writes what was read under a fresh sequence. It is assigned only now, and all records are queued at once: a sequence that
-    /// waits for a read, or for its turn behind newer writes, would hold all of those in the logs.
+    /// Writes what was read under a fresh sequence. It is assigned only now, with room in the log for all records: a sequence that
+    /// waits for a read or for room would hold all newer writes in the logs.
     async fn put_runs(&self, to: &Rc<Member<S>>, block: u64, runs: Vec<ReadRun>) -> Result<(), ObjError> {
-        let oseq = self.0.seq.assign(runs.iter().map(|run| run.blocks() * BLOCK_BYTES).sum());
+        let needs = runs.iter().map(|run| Need {
+            member: to.clone(),
+            nblk: run.blocks(),
+            has_payload: matches!(run, ReadRun::Data(_)),
+        });
+        let _rooms = self.log_rooms(needs.collect()).await.map_err(|Blocked| ObjError::Aborted)?;
+        let oseq = self.0.seq.assign();
         let mut at = block;
         let puts = runs.into_iter().map(|run| {
             let (nblk, block) = (run.blocks(), at);

@@ -130,6 +130,7 @@ impl<S: Store> Owner<S> {
         let crcs = bufs.iter().flat_map(|buf| buf.chunks(BLOCK_BYTES as usize).map(crc32c)).collect();
         // Room was admitted when the write was taken; after a crash it is asked for again.
         self.attempt(to, async |store| {
+            let _log_room = store.log_room(store.log_bytes(nblk, !bufs.is_empty())).await?;
             let room = Some(store.admit(block, nblk)?);
             store.append(Append { change, block, nblk, oseq, bufs, crcs, room }).await
         })

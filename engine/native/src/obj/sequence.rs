@@ -7,7 +7,6 @@ use crate::mutant::{Mutant, on};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
-use tokio::sync::Notify;
 
 /// Bits of the counter below the boot epoch. 2^44 writes are 203 days at a million a second; a counter that is full refuses.
 pub const COUNTER_BITS: u32 = 44;
@@ -41,7 +40,6 @@ impl Boot {
 
 struct UnderWay {
     oseq: u64,
-    bytes: u64,
     over: bool,
 }
 
@@ -56,10 +54,6 @@ pub struct Sequencer {
     flushed_acks: Cell<u64>,
     /// Assigned numbers from the lowest that is not over.
     under_way: RefCell<VecDeque<UnderWay>>,
-    /// Payload of all of them.
-    under_way_bytes: Cell<u64>,
-    /// The lowest is over.
-    advanced: Notify,
 }
 
 impl Sequencer {
@@ -74,31 +68,15 @@ impl Sequencer {
             acks: Cell::new(0),
             flushed_acks: Cell::new(0),
             under_way: RefCell::default(),
-            under_way_bytes: Cell::new(0),
-            advanced: Notify::new(),
         }
     }
 
-    /// Waits until a write of `bytes` may be assigned: all from the lowest number under way on have at most `bytes_max`
-    /// together, or none is under way. Nothing may run between the return and the assignment.
-    pub async fn wait_for_room(&self, bytes: u64, bytes_max: u64) {
-        loop {
-            let advanced = self.advanced.notified();
-            let taken = self.under_way_bytes.get();
-            if taken == 0 || taken + bytes <= bytes_max {
-                return;
-            }
-            advanced.await;
-        }
-    }
-
-    /// Assigns the next number to a write of `bytes`. The caller holds the range lock of what it writes, and puts the write into
-    /// the queue of every leg before anything else runs.
-    pub fn assign(&self, bytes: u64) -> u64 {
+    /// Assigns the next number. The caller holds the range lock of what it writes, and room in the log of every leg: from here
+    /// on the write waits for nothing that another write holds.
+    pub fn assign(&self) -> u64 {
         let oseq = self.next.get();
         self.next.set(oseq + 1);
-        self.under_way.borrow_mut().push_back(UnderWay { oseq, bytes, over: false });
-        self.under_way_bytes.set(self.under_way_bytes.get() + bytes);
+        self.under_way.borrow_mut().push_back(UnderWay { oseq, over: false });
         oseq
     }
 
@@ -115,10 +93,7 @@ impl Sequencer {
         if let Ok(index) = under_way.binary_search_by_key(&oseq, |write| write.oseq) {
             under_way[index].over = true;
         }
-        while let Some(write) = under_way.pop_front_if(|write| write.over) {
-            self.under_way_bytes.set(self.under_way_bytes.get() - write.bytes);
-            self.advanced.notify_waiters();
-        }
+        while under_way.pop_front_if(|write| write.over).is_some() {}
     }
 
     /// Everything up to this number is acknowledged.
@@ -170,7 +145,7 @@ mod tests {
     fn low_water_waits_for_the_oldest_write() {
         let sequencer = Sequencer::new(Boot::new(3));
         let base = 3 << COUNTER_BITS;
-        let (first, second) = (sequencer.assign(0), sequencer.assign(0));
+        let (first, second) = (sequencer.assign(), sequencer.assign());
         assert_eq!((first, second), (base + 1, base + 2));
         sequencer.acknowledge(second);
         assert_eq!(sequencer.low_water(), base);
@@ -181,8 +156,8 @@ mod tests {
     #[test]
     fn acknowledged_write_above_the_low_water_mark_is_not_clean() {
         let sequencer = Sequencer::new(Boot::new(1));
-        let _older = sequencer.assign(0);
-        let newer = sequencer.assign(0);
+        let _older = sequencer.assign();
+        let newer = sequencer.assign();
         sequencer.raise_stable(sequencer.low_water());
         sequencer.acknowledge(newer);
         assert!(!sequencer.is_clean());
@@ -194,8 +169,8 @@ mod tests {
     fn reopened_object_continues_above_all_numbers_of_the_epoch() {
         let boot = Boot::new(1);
         let first = Sequencer::new(boot.clone());
-        let used = first.assign(0);
+        let used = first.assign();
         drop(first);
-        assert!(Sequencer::new(boot).assign(0) > used);
+        assert!(Sequencer::new(boot).assign() > used);
     }
 }

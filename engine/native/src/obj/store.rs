@@ -6,7 +6,7 @@
 #![allow(async_fn_in_trait, reason = "one thread: no caller ever needs Send futures")]
 use crate::fmt::descriptor::Csn;
 use crate::io::IoBuf;
-use model::ids::{ComponentId, ObjectId};
+use model::ids::{ComponentId, DiskGroupId, ObjectId};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -116,8 +116,10 @@ pub struct StoreStatus {
 
 /// One reachable component. A clone is another handle of the same.
 pub trait Store: Clone + 'static {
-    /// Room set aside until the record that it was admitted for is stored, or until it is dropped.
+    /// Room on the capacity disk, set aside until the record that it was admitted for is stored, or until it is dropped.
     type Room;
+    /// Room in the log, set aside until it is dropped.
+    type LogRoom;
 
     /// Whether its disk has left a request unanswered for `limit`, without being away or reporting an error.
     fn is_silent(&self, limit: Duration) -> bool;
@@ -127,7 +129,15 @@ pub trait Store: Clone + 'static {
     fn admit(&self, block: u64, nblk: u64) -> Result<Self::Room, StoreError>;
     /// Applies what is stable and releases what was freed, so that an admission that failed may succeed.
     async fn make_room(&self) -> Result<(), StoreError>;
-    /// Adds a record; returns once it is in the log and visible.
+    /// Which log it writes to. Rooms in several logs are taken in this order.
+    fn log(&self) -> DiskGroupId;
+    /// What a record of `nblk` blocks, with payload or without, takes of the log at most.
+    fn log_bytes(&self, nblk: u64, has_payload: bool) -> u64;
+    /// Room in the log, if it is there and nobody waits for it.
+    fn log_room_now(&self, bytes: u64) -> Option<Self::LogRoom>;
+    /// Room in the log, in turn.
+    async fn log_room(&self, bytes: u64) -> Result<Self::LogRoom, StoreError>;
+    /// Adds a record; returns once it is in the log and visible. Waits for no other record when there is room in the log for it.
     async fn append(&self, append: Append<Self::Room>) -> Result<(), StoreError>;
     /// Makes everything appended before the call stable.
     async fn flush(&self) -> Result<(), StoreError>;

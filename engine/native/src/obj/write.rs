@@ -8,6 +8,7 @@ use super::owner::{ObjError, Owner};
 use super::pieces::{Op, Part, Piece};
 use super::quorum::Inaccessible;
 use super::range::RangeGuard;
+use super::room::{Blocked, Need};
 use super::route::Route;
 use super::store::{Change, Store};
 use crate::io::IoBuf;
@@ -21,15 +22,6 @@ use std::rc::Rc;
 use tokio::time::Instant;
 
 const BLOCK: usize = BLOCK_BYTES as usize;
-
-/// The object cannot be served: the write must wait for its recovery.
-struct Blocked;
-
-impl From<Inaccessible> for Blocked {
-    fn from(_: Inaccessible) -> Self {
-        Self
-    }
-}
 
 impl<S: Store> Owner<S> {
     /// Writes `len` bytes at `offset`. `buf` holds the whole blocks that the range touches, the bytes of the write at their
@@ -195,12 +187,16 @@ impl<S: Store> Owner<S> {
         }
     }
 
-    /// Brings one piece to its legs under a sequence of its own. Between the assignment and the moment that the piece stands in
-    /// the queue of every leg nothing else runs: so the oldest write under way is never queued behind a newer one, and a full
-    /// log can always be emptied up to it.
+    /// Brings one piece to its legs under a sequence of its own, which it gets when there is room for it in every log: from then
+    /// on it waits for no other write.
     async fn store(&self, piece: Piece<S>) -> Result<(), Blocked> {
-        self.0.seq.wait_for_room(piece.bytes, self.0.config.under_way_bytes_max).await;
-        let oseq = self.0.seq.assign(piece.bytes);
+        let needs = piece.parts.iter().map(|part| Need {
+            member: part.member.clone(),
+            nblk: part.append.nblk,
+            has_payload: !part.append.bufs.is_empty(),
+        });
+        let _rooms = self.log_rooms(needs.collect()).await?;
+        let oseq = self.0.seq.assign();
         let stored = self.fan_out(piece.parts, oseq).await;
         match stored {
             Ok(()) => {
@@ -235,7 +231,6 @@ impl<S: Store> Owner<S> {
             }
             result.err().map(|error| (member, error))
         });
-        // An append may wait for room in a log that only a recovery of this object can make: a blocked object waits for none.
         let results = tokio::select! {
             biased;
             () = self.until_blocked() => return Err(Blocked),

@@ -81,6 +81,8 @@ impl Leg {
                 other => Failure::Failed(other.to_string()),
             })?);
         }
+        let bytes = parts.iter().map(|(_, _, nblk)| self.dg.log_bytes((*nblk).into(), data.is_some())).sum();
+        let _room = self.dg.log_room(bytes).await.map_err(|error| Failure::Failed(error.to_string()))?;
         let oseq = self.sequence.begin();
         let mut from = 0;
         let mut appends = Vec::new();
@@ -204,6 +206,7 @@ impl LegWorld {
             let mut buf = IoBuf::zeroed(4 * BLOCK);
             buf.as_mut().fill(mark);
             let crcs = buf.chunks(BLOCK).map(crc32c).collect();
+            let _room = dg.log_room(dg.log_bytes(4, true)).await?;
             let oseq = leg.sequence.begin();
             let (kind, bufs) = (AppendKind::Data, vec![buf]);
             dg.append(Append { local, kind, block, nblk: 4, oseq, data_oseq: oseq, bufs, crcs, reservation })

@@ -182,6 +182,7 @@ impl MemStore {
 
 impl Store for MemStore {
     type Room = Room;
+    type LogRoom = ();
 
     fn is_silent(&self, _: Duration) -> bool {
         false
@@ -205,6 +206,22 @@ impl Store for MemStore {
     }
 
     async fn make_room(&self) -> Result<(), StoreError> {
+        self.check()
+    }
+
+    fn log(&self) -> DiskGroupId {
+        DiskGroupId::from_random([self.part.host as u8; 16])
+    }
+
+    fn log_bytes(&self, _: u64, _: bool) -> u64 {
+        0
+    }
+
+    fn log_room_now(&self, _: u64) -> Option<()> {
+        Some(())
+    }
+
+    async fn log_room(&self, _: u64) -> Result<(), StoreError> {
         self.check()
     }
 
