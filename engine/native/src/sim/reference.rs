@@ -13,7 +13,7 @@ use std::ops::Range;
 pub struct Violation(pub String);
 
 /// How everything that serves the volume went down at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outage {
     /// Acknowledged writes survive.
     Kill,

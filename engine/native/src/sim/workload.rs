@@ -2,7 +2,7 @@
 //!
 //! Invariant: every operation tells the reference of its start before it is sent and of its end before the client goes on.
 use super::content::{SECTOR, filled};
-use super::reference::{Reference, Violation};
+use super::reference::{Outage, Reference, Violation};
 use crate::io::{Env, IoBuf};
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -132,6 +132,8 @@ pub struct Board {
     pub done: Cell<u64>,
     /// Operations that failed.
     pub failed: Cell<u64>,
+    /// How it went down, while it is not open.
+    pub down: Cell<Option<Outage>>,
     /// Whether operations may fail now (more faults than the policy tolerates).
     pub may_fail: Cell<bool>,
 }
@@ -145,6 +147,7 @@ impl Board {
             violation: RefCell::new(None),
             done: Cell::new(0),
             failed: Cell::new(0),
+            down: Cell::new(None),
             may_fail: Cell::new(false),
         })
     }

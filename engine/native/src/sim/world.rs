@@ -84,7 +84,7 @@ pub async fn live<S: System>(
     let settled = tokio::time::timeout(HUNG, system.settle(board)).await;
     settled.unwrap_or_else(|_| Err(hung(&format!("healing ({})", system.describe()))))?;
     let read = tokio::time::timeout(HUNG, async {
-        let volume = system.boot().await?;
+        let volume = boot(system, board).await?;
         read_all(board, &volume, load).await;
         Ok(())
     });
@@ -108,7 +108,16 @@ fn crash<S: System>(system: &mut S, board: &Board, plan: Plan) {
     let outage = if power { Outage::Power } else { Outage::Kill };
     system.crash(outage);
     system.events().stop_after(None);
-    board.reference.borrow_mut().crash(outage);
+    // Until it is open again, nothing has flushed what a death of the process left: of several crashes in a row the worst counts.
+    board.down.set(board.down.get().max(Some(outage)));
+}
+
+async fn boot<S: System>(system: &mut S, board: &Board) -> Result<S::Volume, Violation> {
+    let volume = system.boot().await?;
+    if let Some(outage) = board.down.take() {
+        board.reference.borrow_mut().crash(outage);
+    }
+    Ok(volume)
 }
 
 /// Boots; now and then everything goes down again in the middle of it.
@@ -117,7 +126,7 @@ async fn boot_through_crashes<S: System>(system: &mut S, board: &Board, plan: Pl
         let events = system.events().clone();
         events.stop_after(Some(events.count() + 1 + board.env.below(40)));
         let booted = {
-            let boot = tokio::time::timeout(HUNG, system.boot());
+            let boot = tokio::time::timeout(HUNG, boot(system, board));
             tokio::select! {
                 biased;
                 () = events.stopped() => None,
@@ -139,7 +148,7 @@ async fn one_life<S: System>(
     plan: Plan,
     last: bool,
 ) -> Result<(), Violation> {
-    let volume = system.boot().await?;
+    let volume = boot(system, board).await?;
     if board.env.chance(1, 2) {
         read_all(board, &volume, load).await;
     }
