@@ -150,6 +150,7 @@ impl<S: Store> Owner<S> {
             Err(error) => unreachable!("the layout was checked before the commit: {error}"),
         }
         self.tell(ObjectEvent::Changed);
+        self.settle_stale();
         Ok(())
     }
 

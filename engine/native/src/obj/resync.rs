@@ -128,7 +128,12 @@ impl<S: Store> Owner<S> {
             self.commit(&turn, wanted).await.map_err(|_| ObjError::Aborted)?;
         }
         drop(turn);
-        self.settle_all().await?;
+        // What the target has in its log from before it went away must leave it: a full one has no room for the resync, and nobody
+        // else asks for a flush.
+        let route = self.route();
+        let stable = self.0.seq.low_water();
+        self.flush_legs(&route).await.map_err(|_| ObjError::Aborted)?;
+        self.settle_stable(&route, stable);
         drop(closed);
         let route = self.route();
         let group = super::quorum::group_of(&route.descriptor, component)?;
@@ -149,29 +154,6 @@ impl<S: Store> Owner<S> {
         });
         self.0.resyncs.borrow_mut().insert(component, progress.clone());
         Ok(Run { group, target: component, recovery: self.0.recoveries.get(), extents, progress })
-    }
-
-    /// Makes everything so far stable, also what stale legs have in their logs from before they went away: a log full of that
-    /// would have no room for the resync, and nobody else would ever ask for a flush. The caller keeps the gate shut.
-    async fn settle_all(&self) -> Result<(), ObjError> {
-        let route = self.route();
-        let stable = self.0.seq.low_water();
-        self.flush_legs(&route).await.map_err(|_| ObjError::Aborted)?;
-        self.settle_stable(&route, stable);
-        let members: Vec<_> = self.0.running.borrow().values().cloned().collect();
-        let stale = members.iter().filter(|member| !route.legs().any(|leg| Rc::ptr_eq(&leg.member, member)));
-        let settled = stale.map(async |member| {
-            // One that fails is given up, and is not written anyway.
-            let _ = member
-                .run_any(async |store| {
-                    store.flush().await?;
-                    store.set_stable(stable);
-                    Ok(())
-                })
-                .await;
-        });
-        join_all(settled).await;
-        Ok(())
     }
 
     /// The target, if the run is still what it was.

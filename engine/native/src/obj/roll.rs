@@ -126,11 +126,11 @@ impl<S: Store> Owner<S> {
         oseq: u64,
         bufs: Vec<crate::io::IoBuf>,
     ) -> Result<(), LegLost> {
-        let change = if bufs.is_empty() { Change::Trim } else { Change::Data };
+        // A repair, so that it may use the reserve of the log: others whose records fill it may have to wait for this object.
+        let change = Change::Repair;
         let crcs = bufs.iter().flat_map(|buf| buf.chunks(BLOCK_BYTES as usize).map(crc32c)).collect();
         // Room was admitted when the write was taken; after a crash it is asked for again.
         self.attempt(to, async |store| {
-            let _log_room = store.log_room(store.log_bytes(nblk, !bufs.is_empty())).await?;
             let room = Some(store.admit(block, nblk)?);
             store.append(Append { change, block, nblk, oseq, bufs, crcs, room }).await
         })

@@ -43,7 +43,7 @@ pub enum Change {
     },
     /// Content copied from another leg; without buffers it is a hole.
     Resync,
-    /// Content rewritten because this leg's copy was bad.
+    /// Content of another leg because this leg's copy is bad or missing; without buffers it is a hole. May use the reserve of the log.
     Repair,
 }
 

@@ -9,7 +9,7 @@ use super::pieces::{Op, Part, Piece};
 use super::quorum::Inaccessible;
 use super::range::RangeGuard;
 use super::room::{Blocked, Need};
-use super::route::Route;
+use super::route::{Member, Route};
 use super::store::{Change, Store};
 use crate::io::IoBuf;
 use crate::mutant::{Mutant, on};
@@ -180,6 +180,10 @@ impl<S: Store> Owner<S> {
                 Err(blocked) => Err(blocked),
             };
             if stored.is_ok() {
+                if !Rc::ptr_eq(&route, &self.route()) {
+                    // A leg that was marked meanwhile may have got it.
+                    self.settle_stale();
+                }
                 return Ok(());
             }
             // Blocked: some legs may have some of it. Recovery makes them equal, then it is written again.
@@ -269,6 +273,27 @@ impl<S: Store> Owner<S> {
         self.0.seq.raise_stable(stable);
         for store in route.legs().filter_map(|leg| leg.member.store()) {
             store.set_stable(stable);
+        }
+    }
+
+    /// Lets what reachable legs that are not written any more have in their logs leave them: a resync brings them everything, and the
+    /// logs are those of other objects, too. Their own highest sequence becomes their stable one, in the background.
+    pub(super) fn settle_stale(&self) {
+        let route = self.route();
+        let is_written =
+            |member: &Rc<Member<S>>| route.legs().any(|leg| leg.member.component == member.component);
+        let running = self.0.running.borrow();
+        for member in running.values().filter(|member| member.is_attached() && !is_written(member)).cloned() {
+            tokio::task::spawn_local(async move {
+                let settle = async |store: S| {
+                    let all = store.max_oseq();
+                    store.flush().await?;
+                    store.set_stable(all);
+                    Ok(())
+                };
+                // One that fails is given up; it is not written anyway.
+                let _ = member.run_any(settle).await;
+            });
         }
     }
 

@@ -58,6 +58,13 @@ fn full_log_never_waits_for_itself() {
     );
 }
 
+/// What stale legs, or objects that were not open yet, had in a log filled it: a resync or a roll-forward of another object waited
+/// for ever.
+#[test]
+fn logs_are_not_held_by_what_nobody_writes() {
+    passes("troubles", [229, 326]);
+}
+
 /// A disk that went with its host in the middle of a destage was taken for a failed one, and its components never came back.
 #[test]
 fn disk_of_a_lost_host_comes_back() {
