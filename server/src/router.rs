@@ -91,10 +91,10 @@ fn planning() -> Vec<Route> {
 
 /// Pages about people and programs that sign in.
 fn people() -> Vec<Route> {
-    use web::people;
+    use web::{account, people};
     vec![
-        get("/account", Viewer, people::account),
-        post("/account", Viewer, people::change_password),
+        get("/account", Viewer, account::page),
+        post("/account", Viewer, account::change_password),
         get("/people", Admin, people::page),
         post("/people/users", Admin, people::add),
         get("/people/users/{name}", Admin, people::user),

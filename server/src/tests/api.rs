@@ -3,6 +3,7 @@ use super::{Bench, recorded, unconfigured};
 use crate::db::users::Role;
 use crate::router;
 use axum::http::Method;
+use model::recorded::{GenerateSpec, generate};
 use serde_json::json;
 
 const NOT_NAMES: [&str; 12] = [
@@ -215,7 +216,8 @@ async fn a_file_disk_stays_in_its_folder() {
 
 #[tokio::test]
 async fn other_fault_domains_are_looked_at_before_they_are_put_in_force() {
-    let bench = Bench::new(recorded()).await;
+    let whole = GenerateSpec { seed: 7, hosts: 6, disks_per_host: 2, objects: 25, faults: 0 };
+    let bench = Bench::new(generate(whole)).await;
     let admin = bench.token(Role::Admin).await;
     let hosts = bench.api(&admin, Method::GET, "/api/v1/hosts", "").await.json();
     let names: Vec<_> = hosts["items"].as_array().unwrap().iter().map(|host| host["name"].clone()).collect();

@@ -3,6 +3,7 @@
 //! Map: `shell` is the frame, `parts` what the component macros take, `view` turns snapshots into it, `format` numbers and
 //! times into words; one module a page or group of pages; `live` renders what changes while a page is open.
 pub mod about;
+pub mod account;
 pub mod auth;
 pub mod capacity;
 #[cfg(test)]

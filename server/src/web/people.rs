@@ -1,13 +1,13 @@
-//! `/people`: users and API tokens, for administrators; `/account`: one's own password.
+//! `/people`: users and API tokens, for administrators.
 use crate::app::App;
 use crate::db::tokens::Token;
 use crate::db::users::{Role, User};
 use crate::error::{AppError, FieldError};
-use crate::http::auth::{Admin, CurrentUser};
+use crate::http::auth::Admin;
 use crate::http::body::{ByName, Named};
 use crate::http::render;
-use crate::service::{auth, people};
-use crate::web::auth::{From, address, agent, form_errors, signed_in};
+use crate::service::people;
+use crate::web::auth::form_errors;
 use crate::web::format::{self, When};
 use crate::web::parts::{self, Choice, Command, Crumb, Fact, Field};
 use crate::web::precheck::{Ask, Precheck};
@@ -81,7 +81,8 @@ fn roles() -> Vec<Choice> {
     [Role::Viewer, Role::Operator, Role::Admin].map(|role| Choice::new(role.word(), role.word())).into()
 }
 
-fn password_field(label: &'static str, errors: &[FieldError]) -> Field {
+/// A field for a new password.
+pub(super) fn password_field(label: &'static str, errors: &[FieldError]) -> Field {
     let field = Field::text("password", label, "").help("At least 8 characters.");
     Field { kind: "password", autocomplete: "new-password", ..field }.checked(errors)
 }
@@ -401,58 +402,6 @@ pub async fn revoke(
     Ok(render::go_to(&page.headers, "/people"))
 }
 
-#[derive(Template)]
-#[template(path = "people/account.html")]
-struct AccountPage {
-    shell: Shell,
-    errors: Vec<FieldError>,
-    old: Field,
-    password: Field,
-}
-
-fn account_page(shell: Shell, errors: Vec<FieldError>) -> AccountPage {
-    let old = Field::text("old", "Password now", "");
-    let old = Field { kind: "password", autocomplete: "current-password", ..old }.checked(&errors);
-    AccountPage { shell, old, password: password_field("New password", &errors), errors }
-}
-
-/// `GET /account`.
-///
-/// # Errors
-/// [`AppError::Internal`].
-pub async fn account(_: CurrentUser, page: Page) -> Result<Response, AppError> {
-    html(&account_page(page.shell, Vec::new()))
-}
-
-/// What the form of one's own password sends.
-#[derive(Default, serde::Deserialize)]
-#[serde(default)]
-pub struct PasswordForm {
-    old: String,
-    password: String,
-}
-
-/// `POST /account`: all sessions end, and a new one begins here.
-///
-/// # Errors
-/// [`AppError::Internal`]; wrong fields show the form again.
-pub async fn change_password(
-    user: CurrentUser,
-    State(app): State<App>,
-    from: From,
-    page: Page,
-    Form(form): Form<PasswordForm>,
-) -> Result<Response, AppError> {
-    let agent = agent(&page.headers).to_owned();
-    match auth::change_password(&app, &user.0, &form.old, &form.password, &address(from), &agent).await {
-        Ok(secret) => Ok(signed_in(&page.headers, &secret, "/account")),
-        Err(error) => {
-            let (status, errors) = form_errors(error)?;
-            html_with(status, &account_page(page.shell, errors))
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use crate::web::testing::{Console, shows};
@@ -500,14 +449,5 @@ mod tests {
         assert_eq!(console.post("/people/tokens/backup/revoke", "").await.0, 303);
         assert!(crate::service::auth::token_actor(&console.app, secret).await.is_err());
         assert_eq!(console.post("/people/tokens/backup/revoke", "").await.0, 404);
-    }
-
-    #[tokio::test]
-    async fn ones_own_password_needs_the_old_one() {
-        let console = Console::sample().await;
-        shows(&console.get("/account").await, &["Password now"]);
-        assert_eq!(console.post("/account", "old=wrong&password=another+long+one").await.0, 422);
-        assert_eq!(console.post("/account", "old=a+long+password&password=another+long+one").await.0, 303);
-        assert_eq!(console.get("/account").await.0, 303, "the session of before has ended");
     }
 }
