@@ -6,6 +6,7 @@ use super::source::DiskSource;
 use crate::fmt::descriptor::{Leg, ObjectDescriptor};
 use crate::obj::ObjError;
 use crate::obj::address::groups;
+use crate::obj::store::Store;
 use model::engine::EngineError;
 use model::ids::{ComponentId, ObjectId};
 use model::state::{ClusterState, ComponentState, Severity};
@@ -17,6 +18,8 @@ use std::time::Duration;
 pub(super) const TICK: Duration = Duration::from_millis(250);
 /// Rest after a repair or a resync that ended early, so that a full disk is not tried again and again.
 const REST: Duration = Duration::from_secs(5);
+/// A disk that leaves a request unanswered for so long is not asked again yet.
+const SILENCE: Duration = Duration::from_secs(1);
 /// Rest after one whose source or target went away: they may be back at once.
 const REST_SHORT: Duration = Duration::from_millis(500);
 
@@ -117,7 +120,7 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
             component: leg.component,
             state: leg.state,
             reachable: !object.resting.contains(&leg.component)
-                && self.directory.leg(id, leg.component).is_some(),
+                && self.directory.leg(id, leg.component).is_some_and(|leg| !leg.is_silent(SILENCE)),
             witness,
             absent_since: leg.absent_since,
             replaced: object.replacing.contains(&leg.component) || built.contains(&leg.component),
@@ -140,6 +143,22 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
     fn act(&self, action: Action) {
         let core = self.rc();
         match action {
+            Action::TakeBack { object, component } => {
+                let Some(owner) = self.owner(object) else { return };
+                self.with_object(object, |found| found.resting.insert(component));
+                tokio::task::spawn_local(async move {
+                    let result = owner.legs_returned(&[component]).await;
+                    core.changed(Some(&BTreeSet::from([object])));
+                    if let Err(error) = &result {
+                        tracing::info!(%object, %component, %error, "a component could not be taken back");
+                    }
+                    if result.is_err() || !owner.is_reachable(component) {
+                        tokio::time::sleep(REST).await;
+                    }
+                    core.with_object(object, |found| found.resting.remove(&component));
+                    core.care.notify_one();
+                });
+            }
             Action::Resync { object, component } => {
                 let Some(owner) = self.owner(object) else { return };
                 self.with_object(object, |found| found.starting.insert(component));

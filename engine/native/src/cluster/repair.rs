@@ -1,6 +1,7 @@
 //! What repair does next: pure decisions from what is known now. The thin loop that carries them out is `repair_loop`.
 //!
-//! Rules, in this order: a reachable component that is behind is brought up to date; a lost one is rebuilt elsewhere, at
+//! Rules, in this order: a component that was given up and answers again is taken back; a reachable one that is behind is
+//! brought up to date; a lost one is rebuilt elsewhere, at
 //! once when its disk failed, after the repair delay when it is only away; a missing witness or copy is added when there is
 //! room for it again. At most [`RESYNCS_MAX`] resyncs at a time, whichever object they belong to; redundancy comes before
 //! new layouts. Invariant: a component is never given up before its replacement is current.
@@ -50,6 +51,13 @@ pub struct Part {
 /// What to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
+    /// Take back a component that was given up, for a disk that did not answer in time, and that can be reached.
+    TakeBack {
+        /// Object.
+        object: ObjectId,
+        /// The component.
+        component: ComponentId,
+    },
     /// Bring a component up to date.
     Resync {
         /// Object.
@@ -88,6 +96,10 @@ pub fn decide(now: Timestamp, patients: &[Patient], delay_seconds: u32) -> Vec<A
     let mut slots = RESYNCS_MAX.saturating_sub(patients.iter().map(|patient| patient.running.len()).sum());
     let mut actions = Vec::new();
     let open = || patients.iter().filter(|patient| patient.accessible);
+    for patient in open() {
+        let back = patient.parts.iter().filter(|part| part.state == ComponentState::Absent && part.reachable);
+        actions.extend(back.map(|part| Action::TakeBack { object: patient.id, component: part.component }));
+    }
     // Redundancy first, then layouts that are being built.
     for wanted in [ComponentState::Stale, ComponentState::Resyncing, ComponentState::Reconfiguring] {
         for patient in open() {
@@ -118,7 +130,8 @@ pub fn decide(now: Timestamp, patients: &[Patient], delay_seconds: u32) -> Vec<A
 fn lost(now: Timestamp, patient: &Patient, delay_seconds: u32, actions: &mut Vec<Action>) {
     let mut wait: Option<Timestamp> = None;
     let mut replacing = patient.parts.iter().any(|part| part.replaced);
-    for part in patient.parts.iter().filter(|part| !part.replaced) {
+    let taken_back = |part: &Part| part.state == ComponentState::Absent && part.reachable;
+    for part in patient.parts.iter().filter(|part| !part.replaced && !taken_back(part)) {
         let start = match part.state {
             ComponentState::Degraded => now,
             ComponentState::Absent if patient.repair_now => now,
@@ -188,6 +201,14 @@ mod tests {
         assert_eq!(decide(Timestamp(2_000), &[hurried], 60), [Action::Replace { object, component: id(2) }]);
         let failed = patient(1, vec![part(1, Active), part(2, Degraded)]);
         assert_eq!(decide(Timestamp(2_000), &[failed], 60), [Action::Replace { object, component: id(2) }]);
+    }
+
+    #[test]
+    fn what_answers_again_is_taken_back_and_not_rebuilt() {
+        let mut away = patient(1, vec![part(1, Active), part(2, Absent)]);
+        away.parts[1].reachable = true;
+        let (object, component) = (away.id, id(2));
+        assert_eq!(decide(Timestamp(1 << 40), &[away], 60), [Action::TakeBack { object, component }]);
     }
 
     #[test]

@@ -360,6 +360,21 @@ impl Cluster {
         }
         let Some(owner) = self.owner.clone() else { return Ok(()) };
         for _ in 0..ROUNDS {
+            // A disk that was slow for long was given up: its components are taken back, as the cluster does.
+            let absent: Vec<_> = owner
+                .descriptor()
+                .legs()
+                .into_iter()
+                .filter(|leg| {
+                    let host = self.hosts.iter().position(|group| group.host == leg.host);
+                    leg.state == ComponentState::Absent && host.is_some_and(|host| self.up[host])
+                })
+                .map(|leg| leg.component)
+                .collect();
+            if !absent.is_empty() {
+                let back = owner.legs_returned(&absent).await;
+                back.map_err(|error| Violation(format!("taking back what was given up: {error}")))?;
+            }
             for component in self.stale() {
                 // Another run may be at work: the next round looks again.
                 let _ = owner.resync(component, &()).await;
@@ -369,7 +384,7 @@ impl Cluster {
             }
             tokio::time::sleep(Duration::from_secs(10)).await;
         }
-        Err(Violation(format!("the object does not become whole again: {:?}", owner.descriptor().layout)))
+        Err(Violation(format!("the object does not become whole again: {:?}", owner.descriptor())))
     }
 
     /// Applies everything to the disks, compares all legs, stops, and verifies every disk but those of the hosts in

@@ -172,6 +172,22 @@ async fn a_healed_disk_is_used_again() {
 }
 
 #[tokio::test]
+async fn a_host_that_was_given_up_for_its_slowness_is_taken_back() {
+    let mut lab = Lab::new(3, 128).await;
+    lab.create(1, "db", 16, None).await.expect("made");
+    let (data, _) = hosts_of(&*lab.volume("db").await);
+    let client = lab.client("db").await;
+    client.write(0, &pattern(1, 65536), true).await.expect("written");
+    lab.fault(&data[0], Fault::Slow { latency_ms: Some(8_000) }).await;
+    client.write(0, &pattern(2, 65536), true).await.expect("the slow copy is given up");
+    lab.wait_health("db", ObjectHealth::ReducedWaiting).await;
+    lab.fault(&data[0], Fault::Heal).await;
+    let whole = lab.wait_health("db", ObjectHealth::Healthy).await;
+    assert_eq!(hosts_of(&whole).0, data, "it was taken back, not rebuilt elsewhere");
+    lab.engine.shutdown().await.expect("stops");
+}
+
+#[tokio::test]
 async fn b6_thin_space_runs_out_and_comes_back() {
     let mut lab = Lab::new(3, 100).await;
     lab.create(1, "a", 90, None).await.expect("thin");
