@@ -91,7 +91,10 @@ impl ObjectWorld {
     async fn regain(&mut self, host: usize) -> Result<(), Violation> {
         match self.cluster.start(host).await {
             Ok(()) => {}
-            Err(_) if self.troubles.may_kill(host) => return Ok(self.give_up(host)),
+            Err(_) if self.troubles.may_kill(host) => {
+                self.give_up(host);
+                return Ok(());
+            }
             Err(violation) => return Err(violation),
         }
         self.troubles.tell(&self.cluster, host, true).await?;

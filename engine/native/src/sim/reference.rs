@@ -41,6 +41,8 @@ struct Candidate {
 struct Write {
     sectors: Range<u64>,
     start: u64,
+    /// A copy may have been lost between its landing there and the acknowledgement.
+    weak: bool,
 }
 
 /// The allowed states of one volume.
@@ -107,7 +109,7 @@ impl Reference {
                 before: None,
             });
         }
-        self.writes.insert(version, Write { sectors, start });
+        self.writes.insert(version, Write { sectors, start, weak: false });
         version
     }
 
@@ -120,7 +122,7 @@ impl Reference {
             for candidate in &mut self.sectors[sector as usize] {
                 if candidate.version == version {
                     candidate.end = Some(end);
-                } else if candidate.end.is_some_and(|end| end < write.start) {
+                } else if !write.weak && candidate.end.is_some_and(|end| end < write.start) {
                     candidate.dead_at.get_or_insert(end);
                 }
             }
@@ -218,10 +220,11 @@ impl Reference {
         }
     }
 
-    /// Writes that were acknowledged and not flushed may be gone, or not, while everything goes on: what they replaced can be
-    /// shown again until the next acknowledged write.
+    /// A copy lost power: writes that were acknowledged and not flushed, or are under way, may be gone, or not, while everything
+    /// goes on. What they replaced can be shown again until a later write is acknowledged.
     pub fn weaken(&mut self) {
         self.acked.clear();
+        self.writes.values_mut().for_each(|write| write.weak = true);
         for candidate in self.sectors.iter_mut().flatten().filter(|candidate| !candidate.lost) {
             (candidate.dead_at, candidate.before) = (None, None);
         }

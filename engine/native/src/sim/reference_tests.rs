@@ -129,3 +129,23 @@ fn weakened_writes_may_be_gone_and_flushed_ones_not() {
     assert!(shows(&mut reference, first).is_err(), "overwritten again");
     shows(&mut reference, third).expect("acknowledged since");
 }
+
+#[test]
+fn write_under_way_is_weakened_until_a_flush() {
+    let mut reference = Reference::new(1);
+    let first = write(&mut reference);
+    let flush = reference.begin_flush();
+    reference.end_flush(flush);
+    let second = reference.begin_write(0..1, false);
+    reference.weaken();
+    reference.end_write(second, false);
+    shows(&mut reference, first).expect("the copy that took it may be the one that was lost");
+    let third = reference.begin_write(0..1, false);
+    reference.weaken();
+    reference.end_write(third, false);
+    let flush = reference.begin_flush();
+    reference.end_flush(flush);
+    reference.crash(Outage::Power);
+    assert!(shows(&mut reference, first).is_err(), "older than the flushed one");
+    shows(&mut reference, third).expect("flushed");
+}

@@ -84,6 +84,13 @@ fn acknowledged_trim_is_kept() {
     passes("object", [120]);
 }
 
+/// A copy lost power between the landing of a write there and its acknowledgement, and was the first to return: what was not
+/// flushed may be gone then.
+#[test]
+fn unflushed_write_on_a_lost_copy_may_be_gone() {
+    passes("unlimited", [242]);
+}
+
 #[test]
 fn every_mutant_dies() {
     let alive: Vec<_> = Mutant::ALL

@@ -9,7 +9,11 @@ const FULL_MS_MAX: u64 = 20_000;
 pub fn strike(cluster: &Cluster, host: usize) {
     let group = &cluster.hosts[host];
     let full_ms = 1 + cluster.env.below(FULL_MS_MAX);
-    for disk in group.opened.iter().filter(|_| !group.is_combined()).cloned() {
+    if group.is_combined() {
+        return;
+    }
+    for disk in &group.opened {
+        let disk = disk.clone();
         disk.faults().set_full(true);
         tokio::task::spawn_local(async move {
             tokio::time::sleep(Duration::from_millis(full_ms)).await;

@@ -50,7 +50,7 @@ pub struct Troubles {
 }
 
 /// Rounds of reading everything until every rotten block was met on every leg.
-const ROUNDS: usize = 12;
+const ROUNDS: u64 = 12;
 
 impl Troubles {
     /// None.
@@ -68,6 +68,10 @@ impl Troubles {
         let mut kinds: Vec<Trouble> = Trouble::ALL.into_iter().filter(|_| env.chance(1, 2)).collect();
         if kinds.is_empty() {
             kinds.push(Trouble::ALL[env.below(Trouble::ALL.len() as u64) as usize]);
+        }
+        if kinds.contains(&Trouble::WrongWrites) {
+            // They can cost a whole disk, and then nothing can be made on its host.
+            kinds.retain(|kind| *kind != Trouble::Objects);
         }
         let mut none = Self::none(shape);
         if kinds.iter().any(|kind| kind.damages()) {
@@ -153,10 +157,10 @@ impl Troubles {
     pub async fn mend(&mut self, cluster: &mut Cluster, board: &Board) -> Result<(), Violation> {
         if self.kinds.iter().any(|kind| kind.damages()) {
             let volume = ObjectVolume(cluster.object()?);
-            for _ in 0..ROUNDS {
-                // One read more than there are places, so that each place is read from another leg in the next round.
+            for round in 0..ROUNDS {
+                // One read or two more than there are places: a place meets another leg in the next round, of two and of three.
                 let places = cluster.sectors() / 64;
-                for first in (0..=places).map(|nth| nth % places * 64) {
+                for first in (0..=places + round % 2).map(|nth| nth % places * 64) {
                     read(board, &volume, first..first + 64).await;
                 }
             }
