@@ -141,7 +141,7 @@ fn operating() -> Vec<Route> {
 /// each cluster as `/api/v1/clusters/{cluster}…`.
 #[rustfmt::skip]
 fn in_cluster() -> Vec<Route> {
-    use api::{cluster as c, domains as d, dto, operations as o, policies as p, risk as r, storage as s};
+    use api::{cluster as c, domains as d, dto, groupings as g, operations as o, policies as p, risk as r, storage as s};
     vec![
         get("/cluster", Viewer, c::get).says("The cluster").answers::<dto::Cluster>(),
         post("/cluster", Admin, c::configure).says("Make the cluster").takes::<c::ConfigureBody>().accepts(),
@@ -156,6 +156,7 @@ fn in_cluster() -> Vec<Route> {
         get("/hosts/{name}/maintenance/precheck", Viewer, r::precheck).says("What maintenance would do").answers::<r::PrecheckAnswer>(),
         put("/fault-domains", Admin, d::put).says("Fault domains, or a preview with ?preview=1").takes::<Vec<dto::HostGroup>>().answers::<dto::Cluster>(),
         get("/disks", Viewer, c::disks).says("Disks").lists::<dto::Disk>(),
+        get("/disks/groupings", Viewer, g::all).says("Ways to divide this machine into failure domains").lists::<g::Grouping>(),
         post("/disks", Admin, c::add_disk).says("Add a file as a disk").takes::<c::FileDiskBody>().answers::<dto::Disk>().created(),
         post("/disks/{id}/retire", Operator, c::retire_disk).says("Empty a disk and let it go").accepts(),
         post("/disks/{id}/replace", Operator, c::retire_disk).says("Replace a disk").accepts(),

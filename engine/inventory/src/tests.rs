@@ -240,6 +240,14 @@ fn e10_a_rotating_disk_that_trims_is_suspected() {
     std::fs::write(folder.path().join("smartctl-sda.json"), br#"{"trim": {"supported": true}}"#).unwrap();
     let inventory = surveyed(folder.path());
     assert!(texts(&inventory.disks[0])[0].starts_with("probably drive-managed SMR"));
+    // A virtual disk that does the same is not: nothing is known of what lies below it.
+    let rows = json!([{"name": "vda", "type": "disk", "size": 274_877_906_944_u64, "rota": true},
+        {"name": "sda", "type": "disk", "size": 274_877_906_944_u64, "rota": true, "model": "QEMU HARDDISK", "tran": "sata"}]);
+    std::fs::write(folder.path().join("lsblk.json"), json!({ "blockdevices": rows }).to_string()).unwrap();
+    std::fs::create_dir_all(folder.path().join("sys/block/vda/queue")).unwrap();
+    std::fs::write(folder.path().join("sys/block/vda/queue/discard_max_bytes"), "1073741824").unwrap();
+    let inventory = surveyed(folder.path());
+    assert!(inventory.disks.iter().all(|disk| disk.warnings.is_empty()), "{:?}", inventory.disks);
 }
 
 #[test]

@@ -61,12 +61,17 @@ fn shingled(disk: &Disk) -> Option<Warning> {
     let facts = &disk.facts;
     let zoned = facts.zoned.as_deref().unwrap_or("none");
     let model = facts.model.as_deref().and_then(shingled::known_model);
+    // A virtual disk may claim to rotate and to trim; only one that sits on a real bus is suspected for it.
+    let is_real = matches!(facts.transport.as_deref(), Some("sata" | "ata" | "sas"));
+    let is_virtual = ["QEMU", "VBOX", "VMware", "Virtual"]
+        .iter()
+        .any(|name| [&facts.vendor, &facts.model].into_iter().flatten().any(|text| text.contains(name)));
     let trims = facts.smart.trim == Some(true) || facts.discard_bytes_max.is_some_and(|bytes| bytes > 0);
     let why = match (zoned, model) {
         ("host-aware", _) => "host-aware SMR".to_owned(),
         ("host-managed", _) => return None,
         (_, Some(model)) => format!("drive-managed SMR ({model})"),
-        _ if disk.media() == Some(Media::Hdd) && trims && facts.transport.as_deref() != Some("usb") => {
+        _ if disk.media() == Some(Media::Hdd) && trims && is_real && !is_virtual => {
             "probably drive-managed SMR (it rotates and can trim)".to_owned()
         }
         _ => return None,

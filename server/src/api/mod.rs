@@ -13,6 +13,7 @@ pub mod cluster;
 pub mod device;
 pub mod domains;
 pub mod dto;
+pub mod groupings;
 pub mod metrics;
 pub mod openapi;
 pub mod operations;

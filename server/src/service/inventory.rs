@@ -1,8 +1,9 @@
 //! This machine's disks, or a recorded machine's, looked at and never written to. Block devices can be claimed in a later
 //! release.
 //!
-//! A look reads every disk and asks each about its health, so it is kept for a while; one look runs at a time. When a look
-//! fails, the last good one stays and the problem is told: an empty list never stands for an answer not understood.
+//! A look reads every disk and asks each about its health, which takes seconds on a busy machine: whoever asks gets the
+//! latest one at once, and an old one is renewed behind it; only the first is waited for. When a look fails, the last good
+//! one stays and the problem is told: an empty list never stands for an answer not understood.
 use crate::app::App;
 use ::inventory::disk::{Class, Disk, Identity};
 use ::inventory::smart::Health;
@@ -27,6 +28,8 @@ pub struct Looks(Mutex<Latest>);
 struct Latest {
     at: Option<Timestamp>,
     seen: Seen,
+    /// A new look is under way.
+    renews: bool,
 }
 
 /// What is known of the machine's disks.
@@ -49,30 +52,49 @@ impl Seen {
     }
 }
 
-/// Looks at the machine, or answers the look of a moment ago.
+/// The latest look at the machine. Waits for the first one only.
 pub async fn look(app: &App) -> Seen {
     let mut latest = app.looks.0.lock().await;
     let now = app.clock.now();
     // A clock that was set back must not freeze the list.
     let is_good = |at: Timestamp| (0..LOOK_GOOD_MS).contains(&(now.0 - at.0));
-    if latest.at.is_some_and(is_good) {
-        return latest.seen.clone();
+    if latest.at.is_none() {
+        let looked = survey_aside(app).await;
+        latest.keep(looked, now);
+    } else if !latest.at.is_some_and(is_good) && !latest.renews {
+        latest.renews = true;
+        let app = app.clone();
+        tokio::spawn(async move {
+            let looked = survey_aside(&app).await;
+            app.looks.0.lock().await.keep(looked, now);
+        });
     }
+    latest.seen.clone()
+}
+
+impl Latest {
+    fn keep(&mut self, looked: Result<Inventory, String>, at: Timestamp) {
+        match looked {
+            Ok(inventory) => {
+                inventory.notes.iter().for_each(|note| tracing::warn!(%note, "a disk cannot be shown"));
+                self.seen = Seen { inventory: Some(Arc::new(inventory)), problem: None };
+            }
+            Err(problem) => {
+                tracing::warn!(%problem, "this machine's disks cannot be listed");
+                self.seen.problem = Some(problem);
+            }
+        }
+        (self.at, self.renews) = (Some(at), false);
+    }
+}
+
+/// A look, on a thread that may wait for disks.
+async fn survey_aside(app: &App) -> Result<Inventory, String> {
     let folder = app.config.inventory_dir.clone();
     match tokio::task::spawn_blocking(move || survey_of(folder.as_deref())).await {
-        Ok(Ok(inventory)) => {
-            inventory.notes.iter().for_each(|note| tracing::warn!(%note, "a disk cannot be shown"));
-            latest.seen = Seen { inventory: Some(Arc::new(inventory)), problem: None };
-        }
-        Ok(Err(error)) => {
-            let problem = sentence(&error);
-            tracing::warn!(%problem, "this machine's disks cannot be listed");
-            latest.seen.problem = Some(problem);
-        }
-        Err(error) => latest.seen.problem = Some(format!("looking at the disks broke off: {error}")),
+        Ok(looked) => looked.map_err(|error| sentence(&error)),
+        Err(error) => Err(format!("looking at the disks broke off: {error}")),
     }
-    latest.at = Some(now);
-    latest.seen.clone()
 }
 
 fn survey_of(folder: Option<&Path>) -> Result<Inventory, InventoryError> {

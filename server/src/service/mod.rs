@@ -13,6 +13,7 @@ pub mod events;
 pub mod faults;
 pub mod file_disks;
 pub mod format;
+pub mod grouping;
 pub mod health;
 pub mod hosts;
 pub mod intent;

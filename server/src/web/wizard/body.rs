@@ -1,19 +1,16 @@
 //! What the form of each step shows, taken from the draft; and the answer that the stepper shows for it.
+use super::claim::{self, DiskHost};
 use super::{Posted, Step, posted, size};
 use crate::app::{App, Cluster};
 use crate::error::{AppError, FieldError};
-use crate::service::disks::{self, Disk};
 use crate::service::draft::{Draft, SpaceEfficiency};
-use crate::service::plan;
 use crate::web::format;
 use crate::web::parts::{Choice, Fact, Field};
 use crate::web::view::words;
 use model::arithmetic;
 use model::engine::Capabilities;
-use model::ids::DiskId;
 use model::policy::Policy;
-use model::state::{ClusterType, DiskRole, Eligibility};
-use std::collections::BTreeMap;
+use model::state::ClusterType;
 
 /// A choice of a step, with what is missing when it cannot be made.
 pub struct Pick {
@@ -39,50 +36,6 @@ pub struct HostRow {
     pub disks: String,
     /// Its named fault domain.
     pub domain: String,
-}
-
-/// A disk of the claim table.
-pub struct DiskRow {
-    /// Id.
-    pub id: String,
-    /// Short name.
-    pub name: String,
-    /// Model and serial, or path.
-    pub model: String,
-    /// Media.
-    pub media: &'static str,
-    /// Size as printed on it.
-    pub label: String,
-    /// Size in binary units.
-    pub binary: String,
-    /// What it holds.
-    pub contents: String,
-    /// Whether it holds something.
-    pub holds_data: bool,
-    /// Whether erasing it is ticked.
-    pub erase: bool,
-    /// `cache`, `capacity`, `none`.
-    pub role: &'static str,
-    /// Choices.
-    pub choices: Vec<Choice>,
-    /// Why this role is recommended, or why it cannot be claimed.
-    pub reason: String,
-    /// What to know before it is claimed.
-    pub warnings: Vec<String>,
-    /// Whether it can be claimed.
-    pub eligible: bool,
-}
-
-/// The disks of one host.
-pub struct DiskHost {
-    /// Name, or `This machine`.
-    pub name: String,
-    /// Fault domain.
-    pub domain: String,
-    /// Sums.
-    pub sums: String,
-    /// Disks.
-    pub disks: Vec<DiskRow>,
 }
 
 /// A policy of the draft.
@@ -160,7 +113,7 @@ impl Body {
                 let known = draft.fault_domains.iter().map(|domain| domain.name.clone()).collect();
                 Self::Domains { hosts: draft.hosts.iter().map(|host| host_row(draft, host)).collect(), known }
             }
-            Step::Disks => Self::Disks { hosts: disk_hosts(draft, disks::all(app, cluster).await?) },
+            Step::Disks => Self::Disks { hosts: claim::hosts(app, cluster, draft).await? },
             Step::Policies => policies(draft, &can, form, errors),
             Step::Licence => {
                 let key = Field::text(
@@ -194,7 +147,7 @@ fn host_row(draft: &Draft, host: &crate::service::draft::DraftHost) -> HostRow {
     }
 }
 
-fn domain_of(draft: &Draft, host: &str) -> String {
+pub(super) fn domain_of(draft: &Draft, host: &str) -> String {
     let domain = draft.fault_domains.iter().find(|domain| domain.hosts.iter().any(|name| name == host));
     domain.map(|domain| domain.name.clone()).unwrap_or_default()
 }
@@ -325,86 +278,6 @@ fn services(draft: &Draft, can: &Capabilities) -> Body {
         why_not: why_not(can, "encryption"),
     }];
     Body::Picks { legend: "Space efficiency", name: "space_efficiency", picks, more }
-}
-
-fn role_of(draft: &Draft, id: DiskId) -> &'static str {
-    for claim in &draft.claims {
-        if claim.cache.contains(&id) {
-            return "cache";
-        }
-        if claim.capacity.contains(&id) {
-            return "capacity";
-        }
-    }
-    "none"
-}
-
-fn disk_hosts(draft: &Draft, disks: Vec<Disk>) -> Vec<DiskHost> {
-    let mut hosts: Vec<DiskHost> = Vec::new();
-    let mut advice = BTreeMap::new();
-    for host in &draft.hosts {
-        advice.extend(plan::recommendations(draft, &host.name).into_iter().map(|one| (one.id, one)));
-    }
-    for disk in disks {
-        let name = if disk.view.host.is_empty() { "This machine".to_owned() } else { disk.view.host.clone() };
-        if hosts.last().is_none_or(|host| host.name != name) {
-            hosts.push(DiskHost {
-                domain: domain_of(draft, &name),
-                name,
-                sums: String::new(),
-                disks: Vec::new(),
-            });
-        }
-        let recommended = advice.get(&disk.view.id).map(|one| {
-            let role = match one.role {
-                DiskRole::Cache => "Recommended as cache",
-                DiskRole::Capacity | DiskRole::Combined => "Recommended for capacity",
-                DiskRole::None => "Left out",
-            };
-            format!("{role}: {}", one.reason)
-        });
-        if let Some(host) = hosts.last_mut() {
-            host.disks.push(disk_row(draft, &disk, recommended));
-        }
-    }
-    for host in &mut hosts {
-        let sum = |role: &str| -> u64 {
-            let claims =
-                draft.disks.iter().filter(|disk| disk.host == host.name && role_of(draft, disk.id) == role);
-            claims.map(|disk| disk.size_bytes).sum()
-        };
-        host.sums = format!("{} capacity, {} cache", size(sum("capacity")), size(sum("cache")));
-    }
-    hosts
-}
-
-fn disk_row(draft: &Draft, disk: &Disk, recommended: Option<String>) -> DiskRow {
-    let view = &disk.view;
-    let eligible = disk.can_be_claimed();
-    let why_not =
-        disk.why_not.clone().or_else(|| disk.reason.clone()).filter(|_| !eligible).unwrap_or_default();
-    let choice = |value: &str, word: &str| Choice { why_not: why_not.clone(), ..Choice::new(value, word) };
-    let model: Vec<&str> = [disk.model.as_deref(), disk.serial.as_deref()].into_iter().flatten().collect();
-    DiskRow {
-        id: view.id.to_string(),
-        name: view.name.clone(),
-        model: if model.is_empty() { view.path.clone() } else { model.join(" · ") },
-        media: words::media(view.media),
-        label: format::label_bytes(view.size_bytes),
-        binary: size(view.size_bytes),
-        contents: disk.contents.clone().unwrap_or_else(|| "Empty".into()),
-        holds_data: eligible && disk.eligibility == Eligibility::EraseNeeded,
-        erase: draft.claims.iter().any(|claim| claim.erase.contains(&view.id)),
-        role: role_of(draft, view.id),
-        choices: vec![
-            choice("cache", "Cache"),
-            choice("capacity", "Capacity"),
-            Choice { none: true, ..Choice::new("none", "Leave") },
-        ],
-        reason: if eligible { recommended.unwrap_or_default() } else { format!("Not eligible: {why_not}") },
-        warnings: disk.warnings.clone(),
-        eligible,
-    }
 }
 
 fn policies(draft: &Draft, can: &Capabilities, form: &Posted, errors: &[FieldError]) -> Body {

@@ -4,6 +4,7 @@
 //! Every step is a [`Body`] (what the form shows) and a function that puts what was posted into the draft; the frame, the
 //! side panel and the redirects are the same for all.
 mod body;
+mod claim;
 mod cost;
 mod panel;
 pub mod progress;
