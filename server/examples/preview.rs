@@ -35,6 +35,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         public_url: None,
         file_disk_dirs: vec!["/tmp".into()],
         lists_devices: true,
+        inventory_dir: None,
         lab: None,
         repair_delay_seconds: None,
     };

@@ -1,9 +1,9 @@
 //! One disk group: a write-ahead log in front of up to seven capacity disks.
 //!
 //! Map: `pins` what keeps log space · `overlay` newest logged records of a component · `space` room on capacity disks ·
-//! `room` room in the log · `core` shared state, failure · `append` the log writer · `flush` shared flushes · `config` components come, change and go ·
-//! `member` destage and checkpoint of one capacity disk · `tail` moving the tail · `read` overlay over map · `scan` reading the
-//! log · `recover` opening a group.
+//! `room` room in the log, promised before a record exists · `core` shared state, failure · `append` the log writer · `flush`
+//! shared flushes · `config` components come, change and go · `member` destage and checkpoint of one capacity disk · `tail`
+//! moving the tail · `read` overlay over map · `scan` reading the log · `recover` opening a group.
 //! Invariants: an append returns in chain order once it is in the log (it survives the death of the process); a flush returns
 //! once everything appended before it is on stable media; nothing that is not stable is destaged; log space is reused only after
 //! the superblock that names the new tail is flushed; an error of the log or of a flush is final for the whole group.

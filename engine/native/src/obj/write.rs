@@ -283,7 +283,8 @@ impl<S: Store> Owner<S> {
         let is_written =
             |member: &Rc<Member<S>>| route.legs().any(|leg| leg.member.component == member.component);
         let running = self.0.running.borrow();
-        for member in running.values().filter(|member| member.is_attached() && !is_written(member)).cloned() {
+        for member in running.values().filter(|member| member.is_attached() && !is_written(member)) {
+            let member = member.clone();
             tokio::task::spawn_local(async move {
                 let settle = async |store: S| {
                     let all = store.max_oseq();
