@@ -22,6 +22,8 @@ impl Load {
                 "--verify=crc32c",
             ])
             .args(["--verify_fatal=1", "--do_verify=1", "--randseed=5", "--allrandrepeat=1", "--minimal"])
+            // Else it leaves a file in the source folder.
+            .arg("--verify_state_save=0")
             .arg(format!("--size={size_mib}m"))
             .arg(format!("--rate={rate_mib}m"))
             .arg(format!("--uri={uri}"))
