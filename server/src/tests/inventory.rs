@@ -11,8 +11,14 @@ fn fixture(name: &str) -> PathBuf {
 
 /// A server over a folder with this listing.
 async fn over(listing: &str) -> (Bench, tempfile::TempDir) {
+    over_files(&[(listing, "lsblk.json")]).await
+}
+
+async fn over_files(files: &[(&str, &str)]) -> (Bench, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::copy(fixture(listing), folder.path().join("lsblk.json")).unwrap();
+    for (from, name) in files {
+        std::fs::copy(fixture(from), folder.path().join(name)).unwrap();
+    }
     let path = folder.path().canonicalize().unwrap();
     let bench = Bench::with(unconfigured(), |config| config.inventory_dir = Some(path)).await;
     (bench, folder)
@@ -130,7 +136,8 @@ async fn the_pages_show_each_recorded_machine_without_a_wrong_claim() {
 
 #[tokio::test]
 async fn groupings_of_a_recorded_machine_say_what_they_survive_and_yield() {
-    let (bench, _folder) = over("E2_lsblk_usb_dock.json").await;
+    let files = [("E2_lsblk_usb_dock.json", "lsblk.json"), ("E2_by_path.json", "by-path.json")];
+    let (bench, _folder) = over_files(&files).await;
     let token = bench.token(Role::Viewer).await;
     let answer = bench.api(&token, Method::GET, "/api/v1/disks/groupings", "").await;
     assert_eq!(answer.status, 200, "{}", answer.text);

@@ -339,6 +339,16 @@ impl Cluster {
         self.tell_of_return(host).await.map_err(|error| Violation(format!("a host returned: {error}")))
     }
 
+    /// Hosts that run without a component that the object has there: that it was made stood only in a log that rotted.
+    pub fn lacking(&self) -> BTreeSet<usize> {
+        let Some(owner) = &self.owner else { return BTreeSet::new() };
+        let known: BTreeSet<ComponentId> =
+            self.directory.components(self.object).into_iter().map(|(component, _)| component).collect();
+        let descriptor = owner.descriptor();
+        let missing = descriptor.legs().into_iter().filter(|leg| !known.contains(&leg.component));
+        missing.filter_map(|leg| self.hosts.iter().position(|group| group.host == leg.host)).collect()
+    }
+
     /// Legs that a resync can make current.
     pub fn stale(&self) -> Vec<ComponentId> {
         let Some(owner) = &self.owner else { return Vec::new() };

@@ -216,9 +216,11 @@ impl System for ObjectWorld {
             // It says once that writes were lost before they were flushed.
             let _ = owner.flush().await;
         }
-        self.cluster.heal(&self.troubles.forgiven()).await?;
+        let mut forgiven = self.troubles.forgiven();
+        forgiven.extend(self.cluster.lacking().into_iter().filter(|host| self.troubles.may_rot(*host)));
+        self.cluster.heal(&forgiven).await?;
         self.troubles.mend(&mut self.cluster, board).await?;
-        self.cluster.settle(&self.troubles.forgiven()).await
+        self.cluster.settle(&forgiven).await
     }
 
     fn describe(&self) -> String {

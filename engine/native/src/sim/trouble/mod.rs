@@ -118,6 +118,11 @@ impl Troubles {
         self.kinds.contains(&Trouble::WrongWrites) && self.victims.contains(&host)
     }
 
+    /// Whether what the disks of a host hold may rot.
+    pub fn may_rot(&self, host: usize) -> bool {
+        self.kinds.contains(&Trouble::Rot) && self.victims.contains(&host)
+    }
+
     /// Something happens.
     pub async fn strike(&mut self, cluster: &mut Cluster, board: &Board) {
         let env = cluster.env.clone();
