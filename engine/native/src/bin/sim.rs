@@ -29,13 +29,8 @@ struct Options {
 
 fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
     let jobs = std::thread::available_parallelism().map_or(1, NonZero::get);
-    let mut options = Options {
-        scenarios: SCENARIOS.iter().filter(|known| known.is_ordinary).collect(),
-        first: 0,
-        seeds: 1,
-        jobs,
-        mutant: None,
-    };
+    let mut options =
+        Options { scenarios: SCENARIOS.iter().collect(), first: 0, seeds: 1, jobs, mutant: None };
     while let Some(arg) = args.next() {
         if arg == "--list" {
             return Err(SCENARIOS
