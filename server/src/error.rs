@@ -7,7 +7,8 @@ use model::engine::EngineError;
 use model::placement::Refusal;
 
 /// One wrong field of a request or form.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, utoipa::ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct FieldError {
     /// Path of the field, e.g. `claims[0].capacity`.
     pub field: String,

@@ -1,7 +1,7 @@
 //! Every route and the role it needs, on one screen. Nothing is reachable that is not in here.
 //!
 //! A test walks [`all`] without, with an expired, and with each kind of session and token.
-use crate::api::openapi::{Schemas, schema_of};
+use crate::api::openapi::{Facts, HasSchema};
 use crate::app::App;
 use crate::db::users::Role::{self, Admin, Operator, Viewer};
 use crate::error::AppError;
@@ -14,7 +14,6 @@ use axum::handler::Handler;
 use axum::http::{HeaderMap, Method, Uri};
 use axum::middleware;
 use axum::routing::{MethodFilter, MethodRouter, on};
-use utoipa::ToSchema;
 
 /// Without a session: login, setup, static files, liveness. They reveal nothing.
 fn open() -> Vec<Route> {
@@ -213,31 +212,8 @@ pub struct Route {
     /// Who may.
     pub access: Access,
     handler: MethodRouter<App>,
-    summary: &'static str,
-    takes: Option<SchemaOf>,
-    answers: Option<SchemaOf>,
-    status: u16,
-}
-
-/// Adds the schema of one type to a list and answers its name.
-type SchemaOf = fn(&mut Schemas) -> String;
-
-/// What the API's own description says of a route.
-pub struct Described {
-    /// Method.
-    pub method: Method,
-    /// Path with `{names}`.
-    pub path: String,
-    /// Who may.
-    pub access: Access,
-    /// One line.
-    pub summary: &'static str,
-    /// Body.
-    pub takes: Option<SchemaOf>,
-    /// Answer.
-    pub answers: Option<SchemaOf>,
-    /// Status when it went well.
-    pub status: u16,
+    /// What the API's own description says of it.
+    pub facts: Facts,
 }
 
 impl Route {
@@ -249,39 +225,44 @@ impl Route {
         let filter = MethodFilter::try_from(method.clone()).expect("a method that axum routes");
         let handler = on(filter, handler);
         let (path, access) = (path.to_owned(), Access::Role(Admin));
-        Self { method, path, access, handler, summary: "", takes: None, answers: None, status: 200 }
+        Self { method, path, access, handler, facts: Facts::NONE }
     }
 
-    fn says(self, summary: &'static str) -> Self {
-        Self { summary, ..self }
+    fn says(mut self, summary: &'static str) -> Self {
+        self.facts.says(summary);
+        self
     }
 
-    fn takes<T: ToSchema>(self) -> Self {
-        Self { takes: Some(schema_of::<T>), ..self }
+    fn takes<T: HasSchema>(mut self) -> Self {
+        self.facts.takes::<T>();
+        self
     }
 
-    fn answers<T: ToSchema>(self) -> Self {
-        Self { answers: Some(schema_of::<T>), ..self }
+    fn answers<T: HasSchema>(mut self) -> Self {
+        self.facts.answers::<T>();
+        self
     }
 
-    fn lists<T: ToSchema>(self) -> Self {
-        let schema = |schemas: &mut Schemas| {
-            schema_of::<T>(schemas);
-            schema_of::<api::dto::List<T>>(schemas)
-        };
-        Self { answers: Some(schema), ..self }
+    fn lists<T: HasSchema>(mut self) -> Self {
+        self.facts.lists::<T>();
+        self
+    }
+
+    fn status(mut self, status: u16) -> Self {
+        self.facts.status(status);
+        self
     }
 
     fn accepts(self) -> Self {
-        Self { status: 202, ..self.answers::<api::dto::Accepted>() }
+        self.answers::<api::dto::Accepted>().status(202)
     }
 
     fn created(self) -> Self {
-        Self { status: 201, ..self }
+        self.status(201)
     }
 
     fn empty(self) -> Self {
-        Self { status: 204, ..self }
+        self.status(204)
     }
 
     fn below(self, prefix: &str) -> Self {
@@ -325,16 +306,6 @@ fn all_api() -> Vec<Route> {
 pub fn all() -> Vec<Route> {
     let people = pages().into_iter().chain(planning()).chain(people()).chain(operating());
     open().into_iter().chain(people).chain(all_api()).collect()
-}
-
-/// The API for its own description.
-pub fn described() -> Vec<Described> {
-    let liveness = open().into_iter().filter(|route| route.path == "/healthz");
-    let describe = |route: Route| {
-        let Route { method, path, access, summary, takes, answers, status, .. } = route;
-        Described { method, path, access, summary, takes, answers, status }
-    };
-    liveness.chain(all_api()).map(describe).collect()
 }
 
 /// The whole server as one service.

@@ -189,6 +189,17 @@ impl Lab {
         })
     }
 
+    /// Stops the server and verifies every byte of the cluster.
+    pub fn check_deep(self) {
+        let Self { server, folder, .. } = self;
+        let data = server.data.clone();
+        server.stop();
+        let binary = binary();
+        let data = data.to_str().expect("plain");
+        tools::ok(binary.to_str().expect("plain"), &["check", "--deep", "--data", data]);
+        drop(folder);
+    }
+
     /// Restarts the server (after `kill` or `stop`) on the same folder.
     pub fn restart(self, kill: bool, args: &[&str]) -> Self {
         let Self { server, folder, .. } = self;

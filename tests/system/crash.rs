@@ -2,7 +2,7 @@
 //!
 //! A writer puts numbered blocks through NBD and remembers what was acknowledged; the server is killed under it, started again, and
 //! every acknowledged block must be there. A block whose write was under way may hold the old or the new number.
-use harness::{Lab, tools};
+use harness::Lab;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -51,10 +51,7 @@ fn acknowledged_writes_survive_kill_9() {
             (*old, *new) = (found, found);
         }
     }
-    let data = lab.server.data.clone();
-    lab.server.stop();
-    let binary = harness::server::binary();
-    tools::ok(binary.to_str().expect("plain"), &["check", "--deep", "--data", data.to_str().expect("plain")]);
+    lab.check_deep();
 }
 
 /// A client of its own, so that nothing under test checks itself: one request at a time, simple replies.

@@ -48,15 +48,6 @@ fn host_of_a_copy(object: &Value) -> String {
     leaf["host"].as_str().expect("a host").to_owned()
 }
 
-fn check_deep(lab: Lab) {
-    let data = lab.server.data.clone();
-    let folder = lab.folder;
-    lab.server.stop();
-    let binary = harness::server::binary();
-    tools::ok(binary.to_str().expect("plain"), &["check", "--deep", "--data", data.to_str().expect("plain")]);
-    drop(folder);
-}
-
 #[test]
 fn a_host_is_lost_under_fio_and_catches_up() {
     let lab = Lab::ready(3, "1x512MiB", 3600);
@@ -87,7 +78,7 @@ fn a_host_is_lost_under_fio_and_catches_up() {
     load.finish();
     let object = lab.until_health("db", "healthy");
     assert_eq!(host_states(&object), ["active"; 3]);
-    check_deep(lab);
+    lab.check_deep();
 }
 
 fn host_states(object: &Value) -> Vec<String> {
@@ -112,7 +103,7 @@ fn with_a_spare_host_the_component_is_rebuilt_elsewhere() {
     load.finish();
     lab.fault(&format!("host:{host}"), "power-on");
     lab.until_health("db", "healthy");
-    check_deep(lab);
+    lab.check_deep();
 }
 
 #[test]
@@ -154,5 +145,5 @@ fn a_rotten_copy_is_repaired_from_the_good_one() {
             .as_array()
             .is_some_and(|items| items.iter().any(|event| event["kind"] == "block-repaired"))
     });
-    check_deep(lab);
+    lab.check_deep();
 }

@@ -16,7 +16,7 @@ mod search;
 mod spare;
 mod votes;
 
-pub use layout::{COMPONENT_METADATA_BYTES, Layout};
+pub use layout::{COMPONENT_METADATA_BYTES, Layout, map_bytes};
 pub use room::{Room, Topology};
 pub use spare::{SpareNeed, StayingLeg, place_one};
 pub use votes::{domains_for_majority, votes};

@@ -13,4 +13,5 @@ pub mod io;
 pub mod mutant;
 pub mod nbd;
 pub mod obj;
+#[cfg(any(test, feature = "sim"))]
 pub mod sim;

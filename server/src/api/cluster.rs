@@ -15,7 +15,6 @@ use model::plan::{DiskShape, LabShape};
 use model::state::{ClusterType, HostKind};
 use model::view::{FaultDomainView, SiteView};
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 type Answer<T> = Result<Json<T>, AppError>;
 
@@ -38,7 +37,8 @@ pub async fn get(
 }
 
 /// A policy's name, or a whole policy.
-#[derive(Deserialize, ToSchema)]
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(untagged)]
 pub enum PolicyChoice {
     /// Name.
@@ -48,7 +48,8 @@ pub enum PolicyChoice {
 }
 
 /// Where the witness lies.
-#[derive(Deserialize, ToSchema)]
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Witness {
     /// Host.
@@ -58,12 +59,13 @@ pub struct Witness {
 }
 
 /// Body of POST /cluster; what is left out stays as the draft has it.
-#[derive(Deserialize, ToSchema)]
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ConfigureBody {
     name: Option<String>,
     #[serde(rename = "type")]
-    #[schema(value_type = Option<String>)]
+    #[cfg_attr(test, schema(value_type = Option<String>))]
     cluster_type: Option<ClusterType>,
     fault_domains: Option<Vec<dto::HostGroup>>,
     sites: Option<Vec<dto::HostGroup>>,
@@ -115,7 +117,8 @@ pub async fn configure(
 }
 
 /// Body of PATCH /cluster.
-#[derive(Deserialize, ToSchema)]
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct UpdateBody {
     name: Option<String>,
@@ -136,7 +139,8 @@ pub async fn update(
 }
 
 /// Body of POST /cluster/claims.
-#[derive(Deserialize, ToSchema)]
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ClaimsBody {
     claims: Vec<Claim>,
@@ -154,7 +158,8 @@ pub async fn claim(
 }
 
 /// `2x1GiB`, or count and size.
-#[derive(Deserialize, ToSchema)]
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(untagged)]
 pub enum DisksBody {
     /// As in `--lab`.
@@ -178,7 +183,8 @@ impl DisksBody {
 }
 
 /// Body of POST /lab.
-#[derive(Deserialize, ToSchema)]
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct LabBody {
     hosts: u32,
@@ -189,7 +195,8 @@ pub struct LabBody {
 }
 
 /// What a planned lab looks like.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct LabAnswer {
     hosts: Vec<String>,
     total_bytes: u64,
@@ -235,14 +242,15 @@ pub async fn host(
 }
 
 /// Body of POST /hosts.
-#[derive(Deserialize, ToSchema)]
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct HostBody {
     name: String,
-    #[schema(value_type = String)]
+    #[cfg_attr(test, schema(value_type = String))]
     kind: HostKind,
     #[serde(default)]
-    #[schema(value_type = Vec<String>)]
+    #[cfg_attr(test, schema(value_type = Vec<String>))]
     disks: Vec<DiskId>,
 }
 
@@ -278,7 +286,8 @@ pub async fn disks(
 }
 
 /// Body of POST /disks.
-#[derive(Deserialize, ToSchema)]
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct FileDiskBody {
     host: String,
@@ -320,7 +329,8 @@ pub async fn maintenance(
 }
 
 /// What the licence is.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct LicenceAnswer {
     edition: String,
     required: bool,
@@ -349,7 +359,8 @@ pub async fn licence(
 }
 
 /// Body of PUT /licence; null goes back to Community.
-#[derive(Deserialize, ToSchema)]
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct LicenceBody {
     key: Option<String>,
@@ -366,18 +377,20 @@ pub async fn put_licence(
 }
 
 /// Body of POST /import/scan.
-#[derive(Deserialize, ToSchema)]
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ScanBody {
     paths: Vec<String>,
 }
 
 /// What a scan found.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct ScanAnswer {
-    #[schema(value_type = Vec<Object>)]
+    #[cfg_attr(test, schema(value_type = Vec<Object>))]
     clusters: Vec<serde_json::Value>,
-    #[schema(value_type = Vec<Object>)]
+    #[cfg_attr(test, schema(value_type = Vec<Object>))]
     refused: Vec<serde_json::Value>,
 }
 

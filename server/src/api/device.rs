@@ -1,10 +1,10 @@
 //! What the API says of a block device beyond the fields of the contract.
 use crate::service::inventory::{health_word, known_by};
 use serde::Serialize;
-use utoipa::ToSchema;
 
 /// A block device of this machine, or of a recorded one. What nobody knows is null.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct Device {
     /// What it is known by: world-wide name, serial number, place in the machine, name in the kernel.
     pub known_by: &'static str,

@@ -10,7 +10,6 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 /// Query of PUT /fault-domains.
 #[derive(Deserialize)]
@@ -19,7 +18,8 @@ pub struct PreviewQuery {
 }
 
 /// A volume that other fault domains would touch.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct TouchedItem {
     #[serde(flatten)]
     object: Ref,
@@ -32,7 +32,8 @@ pub struct TouchedItem {
 }
 
 /// What other fault domains would mean. Nothing moves by itself when they are put in force.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct DomainsPreview {
     /// Domains that count now.
     has_fault_domains: u32,

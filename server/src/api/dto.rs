@@ -1,4 +1,5 @@
 //! Shapes of the API, in the words of the contract. Times are RFC 3339, byte counts integers.
+use crate::api::openapi::HasSchema;
 use crate::db::tasks::Task;
 use crate::db::views::query::ObjectRow;
 use crate::edge::rfc3339;
@@ -12,14 +13,14 @@ use model::state::{
 use model::view::{ComponentView, HostView, ObjectView, TreeNode, Votes};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use utoipa::ToSchema;
 
 mod policy;
 pub use policy::{PolicyBody, PolicyItem};
 
 /// A page of a list.
-#[derive(Serialize, ToSchema)]
-pub struct List<T: ToSchema> {
+#[derive(Serialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
+pub struct List<T: HasSchema> {
     /// In order.
     pub items: Vec<T>,
     /// Give it as `after` for the next page; null after the last.
@@ -27,7 +28,8 @@ pub struct List<T: ToSchema> {
 }
 
 /// Long work that was accepted.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct Accepted {
     /// Id of the task to follow.
     pub task: String,
@@ -37,7 +39,8 @@ pub struct Accepted {
 }
 
 /// Hosts under one name.
-#[derive(Clone, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct HostGroup {
     /// Name.
@@ -47,7 +50,8 @@ pub struct HostGroup {
 }
 
 /// A cluster.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct Cluster {
     /// Key in paths: `/api/v1/clusters/{key}/…`.
     pub key: String,
@@ -57,21 +61,21 @@ pub struct Cluster {
     pub uuid: String,
     /// `single-site`, `two-node`, `stretched`, `compute`.
     #[serde(rename = "type")]
-    #[schema(value_type = String)]
+    #[cfg_attr(test, schema(value_type = String))]
     pub cluster_type: ClusterType,
     /// `unconfigured`, `configuring`, `ready`, `unavailable`.
-    #[schema(value_type = String)]
+    #[cfg_attr(test, schema(value_type = String))]
     pub state: ClusterState,
     /// Why it is unavailable.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state_reason: Option<String>,
     /// `native`, `ceph`, `recorded`.
-    #[schema(value_type = String)]
+    #[cfg_attr(test, schema(value_type = String))]
     pub engine: EngineKind,
     /// Whether it can be changed.
     pub writable: bool,
     /// Name → `{available, why_not}`.
-    #[schema(value_type = Object)]
+    #[cfg_attr(test, schema(value_type = Object))]
     pub capabilities: BTreeMap<String, Capability>,
     /// Named fault domains; a host in none is one of its own.
     pub fault_domains: Vec<HostGroup>,
@@ -116,18 +120,19 @@ impl From<Overview> for Cluster {
 }
 
 /// A host.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct Host {
     /// Name.
     pub name: String,
     /// `machine`, `enclosure`, `disk`, `lab`, `ceph`.
-    #[schema(value_type = String)]
+    #[cfg_attr(test, schema(value_type = String))]
     pub kind: HostKind,
     /// `data`, `witness`.
-    #[schema(value_type = String)]
+    #[cfg_attr(test, schema(value_type = String))]
     pub role: HostRole,
     /// `connected`, `absent`, `entering-maintenance`, `maintenance`.
-    #[schema(value_type = String)]
+    #[cfg_attr(test, schema(value_type = String))]
     pub state: HostState,
     /// Since when.
     pub state_since: String,
@@ -165,7 +170,8 @@ impl From<HostView> for Host {
 }
 
 /// A disk.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct Disk {
     /// Identity, fixed at first sight.
     pub id: String,
@@ -249,7 +255,8 @@ impl From<disks::Disk> for Disk {
 }
 
 /// A volume.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct Volume {
     /// Name.
     pub name: String,
@@ -262,18 +269,19 @@ pub struct Volume {
     /// Policy.
     pub policy: String,
     /// `compliant`, `non-compliant`, `out-of-date`.
-    #[schema(value_type = String)]
+    #[cfg_attr(test, schema(value_type = String))]
     pub compliance: Compliance,
     /// As an object's.
-    #[schema(value_type = String)]
+    #[cfg_attr(test, schema(value_type = String))]
     pub health: ObjectHealth,
     /// How a client reaches it.
-    #[schema(value_type = Object)]
+    #[cfg_attr(test, schema(value_type = Object))]
     pub attach: Attach,
 }
 
 /// An object, in a list without its tree.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct Object {
     /// Identity.
     pub uuid: String,
@@ -289,10 +297,10 @@ pub struct Object {
     /// Policy.
     pub policy: String,
     /// `compliant`, `non-compliant`, `out-of-date`.
-    #[schema(value_type = String)]
+    #[cfg_attr(test, schema(value_type = String))]
     pub compliance: Compliance,
     /// The first that holds, worst first.
-    #[schema(value_type = String)]
+    #[cfg_attr(test, schema(value_type = String))]
     pub health: ObjectHealth,
     /// Why it is not healthy.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -300,7 +308,7 @@ pub struct Object {
     /// Whether it can be read and written.
     pub accessible: bool,
     /// Votes.
-    #[schema(value_type = Object)]
+    #[cfg_attr(test, schema(value_type = Object))]
     pub votes: Votes,
     /// Failures of fault domains that it survives from now on.
     pub tolerates_now: u32,
@@ -309,7 +317,7 @@ pub struct Object {
     pub repair_at: Option<String>,
     /// The real tree.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
+    #[cfg_attr(test, schema(value_type = Option<Object>))]
     pub tree: Option<Node>,
 }
 
@@ -421,7 +429,8 @@ fn leaf(kind: &'static str, view: &ComponentView) -> Leaf {
 }
 
 /// A task.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct TaskItem {
     /// Identity.
     pub id: String,
@@ -430,7 +439,7 @@ pub struct TaskItem {
     /// What to.
     pub subject: String,
     /// `running`, `succeeded`, `failed`, `cancelled`.
-    #[schema(value_type = String)]
+    #[cfg_attr(test, schema(value_type = String))]
     pub state: TaskState,
     /// 0 to 100.
     pub progress_percent: u8,

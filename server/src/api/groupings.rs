@@ -10,10 +10,10 @@ use ::inventory::grouping as pure;
 use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
-use utoipa::ToSchema;
 
 /// A way to divide this machine.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct Grouping {
     /// Kind of each domain: `disk`, `enclosure`, `machine`.
     pub kind: String,
@@ -28,7 +28,8 @@ pub struct Grouping {
 }
 
 /// A failure domain of a proposal: disks by id.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct Domain {
     /// Name for the host.
     pub name: String,
@@ -39,7 +40,8 @@ pub struct Domain {
 }
 
 /// What one policy gets from a grouping.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct Yield {
     /// The policy.
     pub policy: String,

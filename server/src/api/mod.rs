@@ -1,4 +1,5 @@
 //! JSON for programs: extract, call a service, answer. Shapes are in `dto`; nothing here decides anything.
+use crate::api::openapi::HasSchema;
 use crate::db::views::query::{Page, Window};
 use crate::error::AppError;
 use crate::service::list;
@@ -7,7 +8,6 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use model::ids::TaskId;
 use serde::Deserialize;
-use utoipa::ToSchema;
 
 pub mod cluster;
 pub mod device;
@@ -44,7 +44,7 @@ impl Paging {
 }
 
 /// Answers a page.
-pub fn items<A, B: From<A> + ToSchema>(page: Page<A>) -> Json<dto::List<B>> {
+pub fn items<A, B: From<A> + HasSchema>(page: Page<A>) -> Json<dto::List<B>> {
     Json(dto::List { items: page.items.into_iter().map(B::from).collect(), next: page.next })
 }
 

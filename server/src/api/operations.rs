@@ -15,10 +15,10 @@ use model::ids::{ObjectId, TaskId};
 use model::state::{Severity, TaskState};
 use model::view::ResyncItem;
 use serde::{Deserialize, Deserializer, Serialize};
-use utoipa::ToSchema;
 
 /// One resync.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct ResyncEntry {
     object: String,
     object_name: String,
@@ -57,7 +57,8 @@ impl From<&ResyncItem> for ResyncEntry {
 }
 
 /// A repair that the timer will start.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct ScheduledEntry {
     object: String,
     object_name: String,
@@ -66,7 +67,8 @@ pub struct ScheduledEntry {
 }
 
 /// What moves.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct ResyncAnswer {
     bytes_left: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -102,7 +104,8 @@ pub async fn resync(
 }
 
 /// Body of PATCH /resync; null lifts the limit.
-#[derive(Deserialize, ToSchema)]
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct LimitBody {
     #[serde(deserialize_with = "present")]
@@ -126,10 +129,11 @@ pub async fn limit_resync(
 }
 
 /// Body of POST /resync/repair-now.
-#[derive(Deserialize, ToSchema)]
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RepairBody {
-    #[schema(value_type = Option<String>)]
+    #[cfg_attr(test, schema(value_type = Option<String>))]
     object: Option<ObjectId>,
 }
 
@@ -194,7 +198,8 @@ pub async fn cancel_task(
 }
 
 /// An event.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct EventItem {
     id: i64,
     time: String,
@@ -237,14 +242,15 @@ pub async fn events(
 }
 
 /// Body of POST /lab/faults. Which of the others count depends on `fault`.
-#[derive(Deserialize, ToSchema)]
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct FaultBody {
     target: String,
     fault: String,
     latency_ms: Option<u32>,
     from: Option<Vec<String>>,
-    #[schema(value_type = Option<String>)]
+    #[cfg_attr(test, schema(value_type = Option<String>))]
     object: Option<ObjectId>,
     offset_bytes: Option<u64>,
     length_bytes: Option<u64>,
@@ -277,7 +283,8 @@ impl FaultBody {
 }
 
 /// What a fault did.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct FaultAnswer {
     applied: Vec<String>,
 }

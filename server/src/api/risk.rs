@@ -12,10 +12,10 @@ use model::ids::ObjectId;
 use model::units::Timestamp;
 use model::what_if::{Answer, ObjectRef};
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 /// An object in an answer.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct Ref {
     uuid: String,
     name: String,
@@ -33,7 +33,8 @@ fn refs(objects: Vec<ObjectRef>) -> Vec<Ref> {
 }
 
 /// What could be stored under one policy.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct UsableItem {
     policy: String,
     usable_bytes: u64,
@@ -42,14 +43,16 @@ pub struct UsableItem {
 }
 
 /// One part of the raw capacity.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct PartItem {
     kind: String,
     bytes: u64,
 }
 
 /// Capacity.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct CapacityAnswer {
     raw_bytes: u64,
     used_raw_bytes: u64,
@@ -87,7 +90,8 @@ pub async fn capacity(
 }
 
 /// Body of POST /what-if.
-#[derive(Deserialize, ToSchema)]
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct WhatIfBody {
     fail: Vec<String>,
@@ -95,7 +99,8 @@ pub struct WhatIfBody {
 }
 
 /// What failures would do.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct WhatIfAnswer {
     inaccessible: Vec<Ref>,
     reduced: Vec<Ref>,
@@ -129,7 +134,8 @@ pub async fn what_if(
 }
 
 /// What a changed policy would need and move.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct PreviewAnswer {
     satisfiable: bool,
     needs_fault_domains: u32,
@@ -139,7 +145,7 @@ pub struct PreviewAnswer {
     peak_extra_bytes: u64,
     capacity_factor: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
+    #[cfg_attr(test, schema(value_type = Option<Object>))]
     refusal: Option<model::placement::Refusal>,
     nearest: Vec<dto::PolicyItem>,
 }
@@ -167,7 +173,8 @@ pub struct ModeQuery {
 }
 
 /// What maintenance of a host would do.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct PrecheckAnswer {
     verdict: String,
     bytes_to_move: u64,

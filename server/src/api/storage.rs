@@ -14,7 +14,6 @@ use model::ids::ObjectId;
 use model::state::{Compliance, ObjectHealth};
 use model::view::ObjectView;
 use serde::Deserialize;
-use utoipa::ToSchema;
 
 /// Filters, order and paging of volumes and objects.
 #[derive(Deserialize)]
@@ -84,7 +83,8 @@ pub async fn volumes(
 }
 
 /// Body of POST /volumes.
-#[derive(Deserialize, ToSchema)]
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct VolumeBody {
     name: String,
@@ -117,7 +117,8 @@ pub async fn get(
 }
 
 /// Body of PATCH /volumes/{name}.
-#[derive(Deserialize, ToSchema)]
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct GrowBody {
     size_bytes: u64,
@@ -154,7 +155,8 @@ pub async fn delete(
 }
 
 /// Body of PUT /volumes/{name}/policy.
-#[derive(Deserialize, ToSchema)]
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PolicyName {
     policy: String,

@@ -30,7 +30,8 @@ pub struct Failure {
 }
 
 /// The body of every error of the API (RFC 9457).
-#[derive(serde::Serialize, utoipa::ToSchema)]
+#[derive(serde::Serialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct Problem {
     /// `urn:millpond:problem:KIND`.
     #[serde(rename = "type")]
@@ -48,7 +49,7 @@ pub struct Problem {
     pub errors: Vec<FieldError>,
     /// The numbers of a refusal, on 409.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
+    #[cfg_attr(test, schema(value_type = Option<Object>))]
     pub refusal: Option<Refusal>,
 }
 

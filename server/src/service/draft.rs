@@ -97,26 +97,28 @@ pub struct DraftDisk {
 }
 
 /// One claim: disks of one host for their roles. An empty `cache` lets each capacity disk carry its own log.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
     /// Name of the host.
     pub host: String,
     /// Ids of cache disks.
     #[serde(default)]
-    #[schema(value_type = Vec<String>)]
+    #[cfg_attr(test, schema(value_type = Vec<String>))]
     pub cache: Vec<DiskId>,
     /// Ids of capacity disks.
-    #[schema(value_type = Vec<String>)]
+    #[cfg_attr(test, schema(value_type = Vec<String>))]
     pub capacity: Vec<DiskId>,
     /// Ids of those that hold something and may be erased.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schema(value_type = Vec<String>)]
+    #[cfg_attr(test, schema(value_type = Vec<String>))]
     pub erase: Vec<DiskId>,
 }
 
 /// Data services of the cluster.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Services {
     /// Less space for the same data.
@@ -126,7 +128,8 @@ pub struct Services {
 }
 
 /// How space is saved.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum SpaceEfficiency {
     /// Not at all.

@@ -23,7 +23,7 @@ const NOT_NAMES: [&str; 12] = [
 
 #[tokio::test]
 async fn the_document_describes_every_route_and_no_other() {
-    let document = serde_json::to_value(crate::api::openapi::document()).unwrap();
+    let document: serde_json::Value = serde_json::from_str(crate::api::openapi::DOCUMENT).unwrap();
     let mut described = 0;
     for (_, item) in document["paths"].as_object().unwrap() {
         described += item

@@ -190,9 +190,9 @@ fn sections(document: &Value) -> Vec<Section> {
 /// `GET /api-reference`.
 ///
 /// # Errors
-/// [`AppError::Internal`] when the document cannot be written down.
+/// [`AppError::Internal`] when the document cannot be read.
 pub async fn api_reference(page: Page) -> Result<Response, AppError> {
-    let document = serde_json::to_value(openapi::document()).map_err(AppError::internal)?;
+    let document: Value = serde_json::from_str(openapi::DOCUMENT).map_err(AppError::internal)?;
     let sections = sections(&document);
     let count = sections.iter().map(|section| section.calls.len()).sum();
     html(&ApiPage { sections, count, shell: page.shell })

@@ -3,10 +3,17 @@
 //! All pieces of an object have the same size but the last, so that every leg needs the same room: this is what makes
 //! the search exact (a disk takes so many legs, whichever they are).
 use crate::policy::{FaultToleranceMethod, Policy, SiteTolerance};
-use crate::units::{BLOCK_BYTES, COMPONENT_BYTES_MAX, STRIPE_UNIT_BYTES};
+use crate::units::{BLOCK_BYTES, COMPONENT_BYTES_MAX, EXTENT_BYTES, STRIPE_UNIT_BYTES};
 
 /// Room for the structures of an empty component or a witness: its header and first map pages, four extents.
 pub const COMPONENT_METADATA_BYTES: u64 = 256 << 10;
+
+/// Room for the map of so many bytes of a component: one page for 32 extents, one above for 120 of these, and the next version of each
+/// beside the old one (docs/on-disk-format.md).
+pub fn map_bytes(bytes: u64) -> u64 {
+    let leaves = bytes.div_ceil(32 * EXTENT_BYTES);
+    2 * BLOCK_BYTES * (leaves + leaves.div_ceil(120))
+}
 
 /// Shape of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,9 +66,9 @@ impl Layout {
         layout.pieces_bytes = layout.split(size_bytes);
         let largest = layout.pieces_bytes.first().map_or(0, |piece| layout.leg_bytes(*piece));
         let percent = u128::from(policy.object_space_reservation_percent.min(100));
-        let reserved = (u128::from(largest) * percent).div_ceil(100);
-        layout.reserve_bytes =
-            u64::try_from(reserved).unwrap_or(u64::MAX).saturating_add(COMPONENT_METADATA_BYTES);
+        let reserved = u64::try_from((u128::from(largest) * percent).div_ceil(100)).unwrap_or(u64::MAX);
+        let map = map_bytes(reserved).saturating_add(COMPONENT_METADATA_BYTES);
+        layout.reserve_bytes = reserved.saturating_add(map);
         layout
     }
 

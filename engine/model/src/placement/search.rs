@@ -64,14 +64,17 @@ pub(super) fn refusal(topology: &Topology, needs: usize, bytes: u64) -> Refusal 
         }
     }
     let usable = topology.usable_domains().len();
-    let (has, what) = if usable < needs || bytes <= COMPONENT_METADATA_BYTES {
-        (usable.min(with_room.len()), String::new())
+    let full =
+        |room: &Room| refused(room, bytes).is_some() && refused(room, COMPONENT_METADATA_BYTES).is_none();
+    let (has, why, what) = if usable < needs || bytes <= COMPONENT_METADATA_BYTES {
+        (usable.min(with_room.len()), "", String::new())
     } else {
-        (with_room.len(), format!(" with {} free on one disk", human(bytes)))
+        let why = if topology.rooms.iter().any(full) { "not enough space: " } else { "" };
+        (with_room.len(), why, format!(" with {} free on one disk", human(bytes)))
     };
     Refusal {
         summary: format!(
-            "needs {needs} fault domain{}{what}, {has} available",
+            "{why}needs {needs} fault domain{}{what}, {has} available",
             if needs == 1 { "" } else { "s" }
         ),
         needs_fault_domains: u32::try_from(needs).unwrap_or(u32::MAX),

@@ -189,7 +189,7 @@ impl State {
         }
         self.backlog.clear();
         // Twice the pages in use stay; the durable checkpoint uses nothing of an extent without pages.
-        let keep = 2 * self.nodes + 2 * self.reserved.pages + super::pages::EXTENT_PAGES * 4;
+        let keep = 2 * self.nodes + 2 * self.promised_pages() + super::pages::EXTENT_PAGES * 4;
         while self.pages.capacity() > keep
             && let Some(extent) = self.pages.remove_empty()
         {

@@ -44,36 +44,36 @@ struct Inner {
     checkpointing: tokio::sync::Mutex<()>,
 }
 
-/// Extents and metadata pages that are promised to one writer; given back when dropped, less what writes took from it.
+/// Extents and map pages that are promised to one writer; given back when dropped, less what writes took from it.
 pub struct Reservation {
     disk: Rc<Inner>,
     left: Need,
 }
 
 impl Reservation {
-    /// What is left of it.
-    pub fn left(&self) -> Need {
-        self.left
+    /// Extents that are left of it.
+    pub fn extents_left(&self) -> u64 {
+        self.left.extents
     }
 
     /// Takes what another reservation of the same disk has left.
     pub fn join(&mut self, mut other: Self) {
         debug_assert!(Rc::ptr_eq(&self.disk, &other.disk), "reservations of two disks");
-        self.left = self.left + std::mem::take(&mut other.left);
+        self.left.extents += std::mem::take(&mut other.left.extents);
+        self.left.pages.append(&mut other.left.pages);
     }
 
-    /// A write took this much; a write that needs more than was promised takes it from what is free.
-    fn spend(&mut self, state: &mut State, extents: u64, pages: u64) {
-        let spent = Need { extents: extents.min(self.left.extents), pages: pages.min(self.left.pages) };
-        self.left = self.left - spent;
-        state.reserved = state.reserved - spent;
+    /// A write took an extent; one that needs more than was promised takes it from what is free.
+    fn spend_extent(&mut self, state: &mut State) {
+        let spent = self.left.extents.min(1);
+        self.left.extents -= spent;
+        state.reserved_extents -= spent;
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        let mut state = self.disk.state.borrow_mut();
-        state.reserved = state.reserved - self.left;
+        self.disk.state.borrow_mut().give_back(&self.left);
     }
 }
 
@@ -160,8 +160,7 @@ impl CapDisk {
     /// Promises space.
     pub fn reserve(&self, need: Need) -> Result<Reservation, CapError> {
         let mut state = self.0.state.borrow_mut();
-        state.has_room(need)?;
-        state.reserved = state.reserved + need;
+        state.promise(&need)?;
         Ok(Reservation { disk: Rc::clone(&self.0), left: need })
     }
 

@@ -102,9 +102,9 @@ impl CapDisk {
                 None => {
                     let no_space = CapError::NoSpace { after_checkpoint: state.extents.quarantined() };
                     let extent = state.extents.take(ExtentState::Data).ok_or(no_space)?;
-                    let pages = state.change(local, index, |entry| entry.extent = Some(extent))?;
+                    state.change(local, index, |entry| entry.extent = Some(extent))?;
                     if let Some(reservation) = &mut reservation {
-                        reservation.spend(&mut state, 1, pages);
+                        reservation.spend_extent(&mut state);
                     }
                     extent
                 }
@@ -328,5 +328,5 @@ fn punch_extent(
             entry.oseq = 0;
         }
     }
-    state.change(local, index, |slot| *slot = entry).map(drop)
+    state.change(local, index, |slot| *slot = entry)
 }

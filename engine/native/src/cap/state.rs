@@ -5,7 +5,7 @@
 use super::extents::Extents;
 use super::pages::{EXTENT_PAGES, Pages};
 use super::tree::Tree;
-use super::{CapError, ComponentInfo, Need, NewComponent, Usage};
+use super::{CapError, ComponentInfo, Need, NewComponent, NewPage, Usage};
 use crate::fmt::LocalId;
 use crate::fmt::bitmap::ExtentState;
 use crate::fmt::component::{Component, MAP_ROOTS, chained_pages};
@@ -15,6 +15,7 @@ use crate::fmt::leaf::{EXTENT_BLOCKS, LEAF_EXTENTS, Leaf, LeafEntry};
 use crate::fmt::superblock::Region;
 use crate::io::IoBuf;
 use model::units::EXTENT_BYTES;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -80,6 +81,17 @@ impl Loaded {
         self.leaves.len() as u64 + self.map.nodes() + 1 + chained_pages(self.descriptor.len()) as u64
     }
 
+    /// Pages that an entry in leaf `index` would create.
+    pub fn missing_pages(&self, index: u32) -> Vec<NewPage> {
+        if self.leaves.contains_key(&index) {
+            return Vec::new();
+        }
+        let local = self.header.local;
+        let above = self.map.missing_pages(index.into());
+        let above = above.map(|(level, index)| NewPage { local, level: level + 1, index });
+        std::iter::once(NewPage { local, level: 0, index: index.into() }).chain(above).collect()
+    }
+
     /// Extents in use.
     pub fn allocated(&self) -> u64 {
         self.map.roots().iter().map(|root| u64::from(root.allocated)).sum()
@@ -121,8 +133,10 @@ pub(super) struct State {
     pub bitmap: Tree,
     pub extents: Extents,
     pub pages: Pages,
-    /// Promised and not yet used.
-    pub reserved: Need,
+    /// Extents promised and not yet used.
+    pub reserved_extents: u64,
+    /// Map pages promised that do not exist yet, with the number of their writers. However many wait for a page, it is one page.
+    promised: BTreeMap<NewPage, u32>,
     /// Metadata pages that a checkpoint of everything would write.
     pub nodes: u64,
     /// Generation of the newest cut.
@@ -151,7 +165,8 @@ impl State {
             bitmap,
             extents,
             pages: Pages::new(region.offset_bytes),
-            reserved: Need::default(),
+            reserved_extents: 0,
+            promised: BTreeMap::new(),
             nodes,
             generation: 0,
             dirty: true,
@@ -179,20 +194,20 @@ impl State {
         }
     }
 
-    /// Changes the entry of an extent and all sums above it. Returns the metadata pages that came into being.
+    /// Changes the entry of an extent and all sums above it. A promise of a page that comes into being is thereby kept.
     pub fn change(
         &mut self,
         local: LocalId,
         extent: u64,
         change: impl FnOnce(&mut LeafEntry),
-    ) -> Result<u64, CapError> {
+    ) -> Result<(), CapError> {
         let component = self.component_mut(local)?;
         let (index, position) = place(extent);
-        let mut created = 0;
-        let node = component.leaves.entry(index).or_insert_with(|| {
-            created += 1;
-            LeafNode { leaf: Leaf::empty(index), dirty: true }
-        });
+        let created = component.missing_pages(index);
+        let node = component
+            .leaves
+            .entry(index)
+            .or_insert_with(|| LeafNode { leaf: Leaf::empty(index), dirty: true });
         change(&mut node.leaf.entries[position]);
         node.dirty = true;
         let entry = DirEntry {
@@ -200,24 +215,56 @@ impl State {
             oseq_max: node.leaf.oseq_max(),
             ..component.map.get(index.into())
         };
-        created += component.map.set(index.into(), entry);
-        self.nodes += created;
-        Ok(created)
+        component.map.set(index.into(), entry);
+        self.nodes += created.len() as u64;
+        for page in created {
+            self.promised.remove(&page);
+        }
+        Ok(())
     }
 
-    /// Extents that must become metadata before everything in RAM, and `reserved`, could be written once more.
-    fn metadata_debt(&self, reserved: Need) -> u64 {
-        let needed = self.pages.quarantined() + 2 * (self.nodes + reserved.pages) + SPARE_PAGES;
+    /// Map pages promised that do not exist yet.
+    pub fn promised_pages(&self) -> u64 {
+        self.promised.len() as u64
+    }
+
+    /// Extents that must become metadata before everything in RAM, and `promised_pages`, could be written once more.
+    fn metadata_debt(&self, promised_pages: u64) -> u64 {
+        let needed = self.pages.quarantined() + 2 * (self.nodes + promised_pages) + SPARE_PAGES;
         needed.saturating_sub(self.pages.capacity()).div_ceil(EXTENT_PAGES)
     }
 
-    /// Whether `more` can be promised.
-    pub fn has_room(&self, more: Need) -> Result<(), CapError> {
-        let reserved = self.reserved + more;
-        if reserved.extents + self.metadata_debt(reserved) <= self.extents.available() {
+    /// Whether so much more can be promised.
+    fn has_room(&self, extents: u64, pages: u64) -> Result<(), CapError> {
+        let debt = self.metadata_debt(self.promised_pages() + pages);
+        if self.reserved_extents + extents + debt <= self.extents.available() {
             return Ok(());
         }
         Err(CapError::NoSpace { after_checkpoint: self.extents.quarantined() })
+    }
+
+    /// Promises it to one writer.
+    pub fn promise(&mut self, need: &Need) -> Result<(), CapError> {
+        let new = need.pages.iter().filter(|page| !self.promised.contains_key(page)).count();
+        self.has_room(need.extents, new as u64)?;
+        self.reserved_extents += need.extents;
+        for page in &need.pages {
+            *self.promised.entry(*page).or_default() += 1;
+        }
+        Ok(())
+    }
+
+    /// A writer no longer needs it. Pages that came into being are promised to nobody.
+    pub fn give_back(&mut self, left: &Need) {
+        self.reserved_extents -= left.extents;
+        for page in &left.pages {
+            if let Entry::Occupied(mut writers) = self.promised.entry(*page) {
+                *writers.get_mut() -= 1;
+                if *writers.get() == 0 {
+                    writers.remove();
+                }
+            }
+        }
     }
 
     pub fn create(&mut self, new: NewComponent) -> Result<(), CapError> {
@@ -225,8 +272,9 @@ impl State {
         let (Some(slot), false) = (slot, self.components.contains_key(&new.local) || new.local.0 == 0) else {
             return Err(CapError::CannotCreate(new.local));
         };
-        let pages = 1 + chained_pages(new.descriptor.len()) as u64 + self.table.missing_pages(slot);
-        self.has_room(Need { extents: 0, pages })?;
+        let pages =
+            1 + chained_pages(new.descriptor.len()) as u64 + self.table.missing_pages(slot).count() as u64;
+        self.has_room(0, pages)?;
         let header = Component {
             local: new.local,
             component: new.component,
@@ -282,7 +330,7 @@ impl State {
         let old = chained_pages(self.component(local)?.descriptor.len()) as u64;
         let new = chained_pages(bytes.len()) as u64;
         if new > old + SPARE_PAGES / 4 {
-            self.has_room(Need { extents: 0, pages: new - old })?;
+            self.has_room(0, new - old)?;
         }
         let component = self.component_mut(local)?;
         component.header.csn = csn;
@@ -293,7 +341,8 @@ impl State {
 
     pub fn usage(&self) -> Usage {
         let bytes = |extents: u64| extents * EXTENT_BYTES;
-        let reserved = self.reserved.extents + self.metadata_debt(self.reserved);
+        let due = self.metadata_debt(self.promised_pages());
+        let reserved = self.reserved_extents + due;
         let available = self.extents.available();
         Usage {
             size_bytes: bytes(self.extents.total()),
@@ -301,6 +350,7 @@ impl State {
             metadata_bytes: bytes(self.extents.count(ExtentState::Metadata)),
             bad_bytes: bytes(self.extents.count(ExtentState::Bad)),
             reserved_bytes: bytes(reserved.min(available)),
+            metadata_due_bytes: bytes(due.min(available)),
             free_bytes: bytes(available.saturating_sub(reserved)),
         }
     }
@@ -313,8 +363,8 @@ impl State {
         for (extent, _, _) in pieces(block, nblk) {
             need.extents += u64::from(component.entry(extent).extent.is_none());
             let (index, _) = place(extent);
-            if leaf != Some(index) && !component.has_leaf(extent) {
-                need.pages += 1 + component.map.missing_pages(index.into());
+            if leaf != Some(index) {
+                need.join(Need { extents: 0, pages: component.missing_pages(index) });
             }
             leaf = Some(index);
         }

@@ -108,14 +108,14 @@ impl Tree {
         created
     }
 
-    /// Pages that [`Tree::set`] of all of `indices` would create, counted for each alone (two may share one: an upper bound).
-    pub fn missing_pages(&self, index: u64) -> u64 {
+    /// Pages that [`Tree::set`] of `index` would create: their level, and which of that level.
+    pub fn missing_pages(&self, index: u64) -> impl Iterator<Item = (u8, u64)> {
         let mut page = index;
-        let missing = self.levels.iter().filter(|level| {
+        let above = self.levels.iter().enumerate().map(move |(level, pages)| {
             page /= FAN_OUT;
-            !level.contains_key(&page)
+            (level as u8, page, pages.contains_key(&page))
         });
-        missing.count() as u64
+        above.filter(|(_, _, exists)| !exists).map(|(level, page, _)| (level, page))
     }
 
     /// Things whose sequence is above `oseq`, in order; pages without any are skipped.
@@ -191,11 +191,11 @@ mod tests {
         assert_eq!(tree.capacity(), 16 * 14_400);
         let leaf =
             |allocated, oseq_max| DirEntry { allocated, oseq_max, digest: oseq_max, ..DirEntry::default() };
-        assert_eq!(tree.missing_pages(15_000), 2);
+        assert_eq!(tree.missing_pages(15_000).collect::<Vec<_>>(), [(0, 125), (1, 1)]);
         assert_eq!(tree.set(15_000, leaf(3, 40)), 2);
         assert_eq!(tree.set(7, leaf(2, 50)), 2);
         assert_eq!(tree.set(8, leaf(1, 10)), 0);
-        assert_eq!((tree.missing_pages(9), tree.missing_pages(120), tree.nodes()), (0, 1, 4));
+        assert_eq!((tree.missing_pages(9).count(), tree.missing_pages(120).count(), tree.nodes()), (0, 1, 4));
         assert_eq!((tree.roots()[0].allocated, tree.roots()[0].oseq_max), (3, 50));
         assert_eq!((tree.roots()[1].allocated, tree.roots()[1].oseq_max), (3, 40));
         assert_eq!(tree.changed_since(0), [7, 8, 15_000]);

@@ -93,26 +93,40 @@ pub struct ComponentInfo {
     pub damaged: bool,
 }
 
-/// What a write may need at most: see [`super::CapDisk::need`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// A page of a component's map that does not exist yet: a leaf (level 0) or a directory above it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NewPage {
+    /// The component.
+    pub local: LocalId,
+    /// Levels below it.
+    pub level: u8,
+    /// Which of its level.
+    pub index: u64,
+}
+
+/// What a write needs that does not exist yet: see [`super::CapDisk::need`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Need {
     /// Data extents.
     pub extents: u64,
-    /// Metadata pages that do not exist yet; two are reserved for each, the second for its next version.
-    pub pages: u64,
+    /// Map pages, each once; room for two is kept for each, the second for its next version.
+    pub pages: Vec<NewPage>,
 }
 
-impl std::ops::Add for Need {
-    type Output = Self;
-    fn add(self, other: Self) -> Self {
-        Self { extents: self.extents + other.extents, pages: self.pages + other.pages }
+impl Need {
+    /// Whether everything is there.
+    pub fn is_nothing(&self) -> bool {
+        self.extents == 0 && self.pages.is_empty()
     }
-}
 
-impl std::ops::Sub for Need {
-    type Output = Self;
-    fn sub(self, other: Self) -> Self {
-        Self { extents: self.extents - other.extents, pages: self.pages - other.pages }
+    /// Adds what another write needs; a page that both need is one page.
+    pub fn join(&mut self, other: Self) {
+        self.extents += other.extents;
+        for page in other.pages {
+            if !self.pages.contains(&page) {
+                self.pages.push(page);
+            }
+        }
     }
 }
 
@@ -164,6 +178,8 @@ pub struct Usage {
     pub metadata_bytes: u64,
     /// Promised by reservations or kept for metadata pages that a checkpoint may need.
     pub reserved_bytes: u64,
+    /// Of these, for metadata pages.
+    pub metadata_due_bytes: u64,
     /// Extents that failed.
     pub bad_bytes: u64,
     /// What a reservation can still get now. Extents freed since the last checkpoint are in none of these but `size_bytes`.

@@ -7,13 +7,13 @@ use crate::fmt::config::{ClusterConfig, ConfigDisk, ConfigHost};
 use crate::fmt::descriptor::Leg;
 use model::health::{Facts, derive};
 use model::ids::{ClusterId, DiskId, HostId, ObjectId};
-use model::placement::Topology;
+use model::placement::{Topology, map_bytes};
 use model::state::{
     ClusterState, ClusterType, ComponentState, DiskRole, DiskState, HostState, Media, ObjectHealth,
     ResyncReason, ResyncState,
 };
 use model::tree::tree;
-use model::units::Timestamp;
+use model::units::{EXTENT_BYTES, Timestamp};
 use model::view::{
     ClusterView, ComponentView, DiskView, FaultDomainView, HostView, ObjectView, ResyncItem, ResyncView,
     ScheduledRepair, SiteView, Snapshot,
@@ -242,6 +242,9 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
             _ => DiskState::Healthy,
         };
         let usage = usage.unwrap_or_default();
+        // A write under way may be one that its volume was promised room for.
+        let under_way = usage.reserved_bytes - usage.metadata_due_bytes;
+        let promised_bytes = promised.get(&disk.id).copied().unwrap_or(0);
         DiskView {
             id: disk.id,
             name: disk.name.clone(),
@@ -252,7 +255,7 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
             role: disk.role,
             disk_group: Some(group),
             used_bytes: log_used + outside + usage.data_bytes + usage.metadata_bytes + usage.bad_bytes,
-            reserved_bytes: (usage.reserved_bytes).max(promised.get(&disk.id).copied().unwrap_or(0)),
+            reserved_bytes: usage.metadata_due_bytes + under_way.max(promised_bytes),
             metadata_bytes: outside + usage.metadata_bytes,
             state: disk_state,
             components: counts.get(&disk.id).copied().unwrap_or(0),
@@ -349,7 +352,7 @@ fn largest_copy(layout: &crate::fmt::descriptor::Node, leaves: &[(&ComponentView
     rows.iter().flatten().map(|row| row.iter().map(used).max().unwrap_or(0)).sum()
 }
 
-/// Bytes promised by reservations and not yet written, by disk.
+/// Bytes promised by reservations and not yet written, with what the map of these will take, by disk.
 fn reserved(state: &State) -> BTreeMap<DiskId, u64> {
     let mut promised = BTreeMap::new();
     for object in state.objects.values() {
@@ -367,7 +370,9 @@ fn reserved(state: &State) -> BTreeMap<DiskId, u64> {
         for leg in descriptor.layout.legs() {
             let used = leaves.get(&leg.component).copied().unwrap_or(0);
             let asked = (u128::from(leg.size_bytes) * u128::from(percent)).div_ceil(100) as u64;
-            *promised.entry(leg.disk).or_default() += asked.saturating_sub(used);
+            let asked = asked.next_multiple_of(EXTENT_BYTES);
+            let to_come = (asked + map_bytes(asked)).saturating_sub(used + map_bytes(used));
+            *promised.entry(leg.disk).or_default() += to_come;
         }
     }
     promised

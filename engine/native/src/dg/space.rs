@@ -82,12 +82,12 @@ impl Core {
                 }
                 continue;
             }
-            need = need + cap.need(local, extent * EXTENT_BLOCKS, EXTENT_BLOCKS);
+            need.join(cap.need(local, extent * EXTENT_BLOCKS, EXTENT_BLOCKS));
             uncovered.push(extent);
         }
         if !uncovered.is_empty() {
-            let new = need != cap::Need::default();
-            let room = if new { Some(tokio::sync::Mutex::new(cap.reserve(need)?)) } else { None };
+            let room =
+                if need.is_nothing() { None } else { Some(tokio::sync::Mutex::new(cap.reserve(need)?)) };
             let token = Rc::new(Token { room });
             for extent in uncovered {
                 comp.tokens.insert(extent, Rc::downgrade(&token));

@@ -1,5 +1,6 @@
 //! One disk as the engine sees it: dispatch over real and simulated disks, bounds, and the fault switch.
 use super::file::FileDisk;
+#[cfg(any(test, feature = "sim"))]
 use super::sim::SimHandle;
 use super::{FaultSwitch, IoBuf};
 use model::state::Media;
@@ -77,6 +78,7 @@ pub struct Geometry {
 #[derive(Clone)]
 pub(super) enum Kind {
     File(FileDisk),
+    #[cfg(any(test, feature = "sim"))]
     Sim(SimHandle),
 }
 
@@ -100,6 +102,7 @@ impl Disk {
             self.delay(IoOp::Read, offset_bytes, buf.len() as u64).await?;
             match &self.kind {
                 Kind::File(disk) => disk.read(offset_bytes, buf).await,
+                #[cfg(any(test, feature = "sim"))]
                 Kind::Sim(disk) => disk.read(offset_bytes, buf).await,
             }
         };
@@ -120,6 +123,7 @@ impl Disk {
             }
             match &self.kind {
                 Kind::File(disk) => disk.write(offset_bytes, bufs).await,
+                #[cfg(any(test, feature = "sim"))]
                 Kind::Sim(disk) => disk.write(offset_bytes, bufs).await,
             }
         };
@@ -135,6 +139,7 @@ impl Disk {
             }
             match &self.kind {
                 Kind::File(disk) => disk.flush().await,
+                #[cfg(any(test, feature = "sim"))]
                 Kind::Sim(disk) => disk.flush().await,
             }
         };
@@ -154,6 +159,7 @@ impl Disk {
             self.delay(IoOp::Discard, offset_bytes, len_bytes).await?;
             match &self.kind {
                 Kind::File(disk) => disk.discard(offset_bytes, len_bytes).await,
+                #[cfg(any(test, feature = "sim"))]
                 Kind::Sim(disk) => disk.discard(offset_bytes, len_bytes).await,
             }
         };
@@ -185,6 +191,7 @@ impl Disk {
     pub async fn quiesce(&self) {
         match &self.kind {
             Kind::File(disk) => disk.quiesce().await,
+            #[cfg(any(test, feature = "sim"))]
             Kind::Sim(disk) => disk.quiesce().await,
         }
     }
@@ -197,6 +204,7 @@ impl Disk {
     fn is_allocated(&self, offset_bytes: u64, len_bytes: u64) -> bool {
         match &self.kind {
             Kind::File(disk) => disk.is_allocated(offset_bytes, len_bytes),
+            #[cfg(any(test, feature = "sim"))]
             Kind::Sim(disk) => disk.is_allocated(offset_bytes, len_bytes),
         }
     }

@@ -9,6 +9,7 @@ mod disk;
 mod env;
 mod faults;
 mod file;
+#[cfg(any(test, feature = "sim"))]
 pub mod sim;
 mod uring;
 

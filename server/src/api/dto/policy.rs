@@ -2,10 +2,10 @@
 use model::arithmetic;
 use model::policy::{FaultToleranceMethod, Policy, SiteTolerance};
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 /// A policy, as it is written and read.
-#[derive(Clone, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PolicyBody {
     /// Name; the one in the path when it is left out.
@@ -14,7 +14,7 @@ pub struct PolicyBody {
     /// Failures of fault domains, 0 to 3.
     pub failures_to_tolerate: u8,
     /// `raid1`, `raid5`, `raid6`.
-    #[schema(value_type = String)]
+    #[cfg_attr(test, schema(value_type = String))]
     pub fault_tolerance_method: FaultToleranceMethod,
     /// RAID-5: 3 or 2; RAID-6: 4.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -36,7 +36,7 @@ pub struct PolicyBody {
     pub force_provisioning: bool,
     /// `none`, `mirroring`, `preferred`, `secondary`.
     #[serde(default)]
-    #[schema(value_type = String)]
+    #[cfg_attr(test, schema(value_type = String))]
     pub site_tolerance: SiteTolerance,
     /// The version that an edit is based on; 0 or left out takes the present one.
     #[serde(default)]
@@ -70,7 +70,8 @@ impl From<PolicyBody> for Policy {
 }
 
 /// A policy with what it costs.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct PolicyItem {
     /// The policy.
     #[serde(flatten)]

@@ -1,6 +1,6 @@
 //! Space: refused by reservations alone, and never missing later.
 use super::*;
-use crate::cap::Need;
+use crate::cap::{Need, NewPage};
 use model::units::EXTENT_BYTES;
 
 /// Writes single blocks at `stride` until a reservation is refused even after a checkpoint; returns the blocks.
@@ -28,7 +28,7 @@ async fn a_full_disk_refuses_reservations_and_does_everything_else() {
         let written = fill(&disk, local, stride).await;
         assert!(written.len() > if stride == 16 { 900 } else { 700 }, "{} extents", written.len());
         assert_eq!(disk.usage().free_bytes / EXTENT_BYTES, 0);
-        let refused = disk.reserve(Need { extents: 1, pages: 0 });
+        let refused = disk.reserve(extents(1));
         assert!(matches!(refused, Err(CapError::NoSpace { after_checkpoint: 0 })), "{refused:?}");
         // Everything that exists can be overwritten, described, trimmed and checkpointed again and again.
         for round in 2..6 {
@@ -40,12 +40,9 @@ async fn a_full_disk_refuses_reservations_and_does_everything_else() {
         }
         assert_eq!(disk.verify(true, |_, _| false).await, []);
         disk.punch(local, 0, written[9] + 1, 7).await.unwrap();
-        assert!(matches!(
-            disk.reserve(Need { extents: 1, pages: 0 }),
-            Err(CapError::NoSpace { after_checkpoint: 10 })
-        ));
+        assert!(matches!(disk.reserve(extents(1)), Err(CapError::NoSpace { after_checkpoint: 10 })));
         checkpoint(&disk, 7).await;
-        let reservation = disk.reserve(Need { extents: 5, pages: 0 }).unwrap();
+        let reservation = disk.reserve(extents(5)).unwrap();
         assert!(disk.usage().reserved_bytes / EXTENT_BYTES >= 5);
         drop(reservation);
         let disk = reopened(&medium).await;
@@ -88,14 +85,39 @@ async fn parallel_reservations_never_promise_more_than_there_is() {
     let disk = formatted(&medium(64 * MIB, 1)).await;
     let free = disk.usage().free_bytes / EXTENT_BYTES;
     let mut held = Vec::new();
-    while let Ok(reservation) = disk.reserve(Need { extents: 7, pages: 1 }) {
+    let page = |index| NewPage { local: LocalId(9), level: 0, index };
+    while let Ok(reservation) = disk.reserve(Need { extents: 7, pages: vec![page(held.len() as u64)] }) {
         held.push(reservation);
     }
     let promised = held.len() as u64 * 7;
     assert!(promised <= free && promised > free - 80, "{promised} of {free}");
     let mut first = held.remove(0);
     first.join(held.remove(0));
-    assert_eq!(first.left(), Need { extents: 14, pages: 2 });
+    assert_eq!(first.extents_left(), 14);
     drop((held, first));
     assert_eq!(disk.usage().free_bytes / EXTENT_BYTES, free);
+}
+
+/// However many writes wait for the same page of a map, room for one page is set aside; it comes free with the last of them.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_page_that_many_need_is_promised_once() {
+    let disk = formatted(&medium(64 * MIB, 1)).await;
+    disk.create(new_component(LocalId(1), 1 << 20)).unwrap();
+    let free = |disk: &CapDisk| disk.usage().free_bytes / EXTENT_BYTES;
+    let before = free(&disk);
+    let held: Vec<_> =
+        (0..32).map(|extent| disk.reserve(disk.need(LocalId(1), extent * 16, 16)).unwrap()).collect();
+    assert_eq!(
+        before - free(&disk),
+        32,
+        "32 extents, and a leaf and its directories in pages that are there"
+    );
+    apply(&disk, &Op::Write { local: LocalId(1), block: 0, nblk: 16, oseq: 1 }).await.unwrap();
+    assert!(disk.need(LocalId(1), 16, 16).pages.is_empty(), "the first write made the pages");
+    drop(held);
+    assert!((1..=2).contains(&(before - free(&disk))));
+}
+
+fn extents(extents: u64) -> Need {
+    Need { extents, pages: Vec::new() }
 }
