@@ -1,11 +1,12 @@
 //! Pages: extract, call a service, render. No SQL, nothing of an engine.
 //!
-//! Map: `shell` is the frame, `parts` what the component macros take, `view` turns snapshots into it, `format` numbers and
-//! times into words; one module a page or group of pages; `live` renders what changes while a page is open.
+//! Map: `shell` is the frame and `chrome` its fixed parts, `parts` what the component macros take, `view` turns snapshots into
+//! it, `format` numbers and times into words; one module a page or group of pages; `live` renders what changes while a page is open.
 pub mod about;
 pub mod account;
 pub mod auth;
 pub mod capacity;
+pub mod chrome;
 #[cfg(test)]
 mod colours;
 pub mod events;

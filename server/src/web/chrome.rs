@@ -1,0 +1,61 @@
+//! The parts of the frame that no page changes: each is compiled once, however many pages stand in it.
+use super::shell::Shell;
+use askama::Template;
+
+/// Style, scripts, icon.
+#[derive(Template)]
+#[template(path = "chrome/head.html")]
+pub struct Head;
+
+/// Theme and signed-in person.
+#[derive(Template)]
+#[template(path = "chrome/person.html")]
+pub struct Person<'a> {
+    shell: &'a Shell,
+}
+
+/// Menu, cluster, search, counts.
+#[derive(Template)]
+#[template(path = "chrome/bar.html")]
+pub struct Bar<'a> {
+    shell: &'a Shell,
+}
+
+/// The navigation.
+#[derive(Template)]
+#[template(path = "chrome/nav.html")]
+pub struct Navigation<'a> {
+    shell: &'a Shell,
+}
+
+/// Live regions, toasts, the list of keys.
+#[derive(Template)]
+#[template(path = "chrome/foot.html")]
+pub struct Foot;
+
+impl Shell {
+    /// Style, scripts, icon.
+    pub fn head(&self) -> Head {
+        Head
+    }
+
+    /// Theme and signed-in person.
+    pub fn person(&self) -> Person<'_> {
+        Person { shell: self }
+    }
+
+    /// Menu, cluster, search, counts.
+    pub fn bar(&self) -> Bar<'_> {
+        Bar { shell: self }
+    }
+
+    /// The navigation.
+    pub fn navigation(&self) -> Navigation<'_> {
+        Navigation { shell: self }
+    }
+
+    /// Live regions, toasts, the list of keys.
+    pub fn foot(&self) -> Foot {
+        Foot
+    }
+}
