@@ -1,6 +1,7 @@
 //! The parts of the frame that no page changes: each is compiled once, however many pages stand in it.
 use super::shell::Shell;
 use askama::Template;
+use askama::filters::HtmlSafe;
 
 /// Style, scripts, icon.
 #[derive(Template)]
@@ -32,6 +33,13 @@ pub struct Navigation<'a> {
 #[derive(Template)]
 #[template(path = "chrome/foot.html")]
 pub struct Foot;
+
+// Each has escaped what it shows.
+impl HtmlSafe for Head {}
+impl HtmlSafe for Person<'_> {}
+impl HtmlSafe for Bar<'_> {}
+impl HtmlSafe for Navigation<'_> {}
+impl HtmlSafe for Foot {}
 
 impl Shell {
     /// Style, scripts, icon.
