@@ -36,6 +36,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         file_disk_dirs: vec!["/tmp".into()],
         lists_devices: true,
         inventory_dir: None,
+        allows_loop_devices: false,
         lab: None,
         repair_delay_seconds: None,
     };

@@ -33,6 +33,8 @@ pub struct Config {
     pub lists_devices: bool,
     /// `--inventory`: the recorded machine whose disks are listed instead of this one's, absolute.
     pub inventory_dir: Option<PathBuf>,
+    /// Loop devices may be claimed like disks: for tests.
+    pub allows_loop_devices: bool,
     /// `--lab`, planned when nothing is configured.
     pub lab: Option<LabShape>,
     /// `--repair-delay`.

@@ -1,10 +1,14 @@
 //! The one file that names an engine crate.
 use crate::error::AppError;
+use crate::service::inventory;
+use native::cluster::claim::{Found, Inspect, Inspector, ReadAt, Signature};
 use native::cluster::handle::NativeEngine;
 use native::cluster::offline;
 use native::cluster::start::Options;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// What a look at disks found.
 pub struct Scan {
@@ -97,6 +101,35 @@ impl BlockClient {
     }
 }
 
+/// Lets the engine see foreign disks with the eyes of the inventory.
+struct Eyes;
+
+impl Inspect for Eyes {
+    fn identities(&self, paths: &[PathBuf]) -> BTreeMap<PathBuf, String> {
+        let mut known = inventory::identities_now();
+        known.retain(|path, _| paths.contains(path));
+        known
+    }
+
+    fn look(&self, size_bytes: u64, read: &ReadAt<'_>) -> Found {
+        let contents = ::inventory::contents::look(read, size_bytes);
+        let place = |finding: &::inventory::contents::Finding| {
+            let is_table = finding.kind == ::inventory::contents::Kind::Table;
+            Some(Signature { offset_bytes: finding.offset_bytes?, is_table })
+        };
+        // Data without a signature is not looked for block by block: it is overwritten in time.
+        let signs = |finding: &&::inventory::contents::Finding| {
+            finding.kind != ::inventory::contents::Kind::Unknown
+        };
+        Found {
+            contents: contents.summary(),
+            fingerprint: ::inventory::contents::fingerprint(read, size_bytes, &contents),
+            signatures: contents.findings.iter().filter(signs).filter_map(place).collect(),
+            unreadable: contents.unreadable,
+        }
+    }
+}
+
 /// Starts the embedded engine of a data folder.
 ///
 /// # Errors
@@ -104,12 +137,13 @@ impl BlockClient {
 pub async fn start(
     data_dir: &Path,
     repair_delay_seconds: Option<u32>,
-) -> Result<std::sync::Arc<dyn model::engine::Engine>, String> {
-    let options = Options { repair_delay_seconds, ..Options::new(data_dir) };
+) -> Result<Arc<dyn model::engine::Engine>, String> {
+    let inspector = Inspector(Arc::new(Eyes));
+    let options = Options { repair_delay_seconds, inspector, ..Options::new(data_dir) };
     // Starting waits for locks and reads disks.
     let started = tokio::task::spawn_blocking(move || NativeEngine::start(options)).await;
     let started = started.map_err(|error| error.to_string())?;
-    Ok(std::sync::Arc::new(started.map_err(|error| offline::sentence(&error))?))
+    Ok(Arc::new(started.map_err(|error| offline::sentence(&error))?))
 }
 
 /// What a check looked at, and what is wrong.

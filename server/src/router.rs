@@ -158,7 +158,7 @@ fn in_cluster() -> Vec<Route> {
         get("/disks/groupings", Viewer, g::all).says("Ways to divide this machine into failure domains").lists::<g::Grouping>(),
         post("/disks", Admin, c::add_disk).says("Add a file as a disk").takes::<c::FileDiskBody>().answers::<dto::Disk>().created(),
         post("/disks/{id}/retire", Operator, c::retire_disk).says("Empty a disk and let it go").accepts(),
-        post("/disks/{id}/replace", Operator, c::retire_disk).says("Replace a disk").accepts(),
+        post("/disks/{id}/replace", Admin, c::replace_disk).says("Put a new disk in the place of an absent or failed one").takes::<c::ReplaceBody>().accepts(),
         get("/policies", Viewer, p::all).says("Policies").lists::<dto::PolicyItem>(),
         post("/policies", Operator, p::add).says("Add a policy").takes::<dto::PolicyBody>().answers::<dto::PolicyItem>().created(),
         get("/policies/{name}", Viewer, p::get).says("A policy").answers::<dto::PolicyItem>(),

@@ -4,6 +4,7 @@
 //! test started is ended with it. A missing tool fails loudly.
 pub mod api;
 pub mod browser;
+pub mod loops;
 pub mod server;
 pub mod tools;
 pub mod wait;

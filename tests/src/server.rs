@@ -31,6 +31,15 @@ pub struct Server {
 impl Server {
     /// Starts `millpond serve` on a free port and waits for the ready line.
     pub fn start(data: &Path, args: &[&str]) -> Self {
+        Self::start_with(data, args, &[])
+    }
+
+    /// [`Server::start`] with loop devices taken for disks.
+    pub fn with_loops(data: &Path, args: &[&str]) -> Self {
+        Self::start_with(data, args, &[("MILLPOND_ALLOW_LOOP_DEVICES", "1")])
+    }
+
+    fn start_with(data: &Path, args: &[&str], environment: &[(&str, &str)]) -> Self {
         let stderr_path = data.with_extension("log");
         let stderr =
             std::fs::OpenOptions::new().create(true).append(true).open(&stderr_path).expect("open the log");
@@ -40,6 +49,7 @@ impl Server {
             .arg(data)
             .args(["--listen", "127.0.0.1:0"])
             .args(args)
+            .envs(environment.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(stderr)

@@ -6,12 +6,12 @@ use std::process::{Child, Command, Stdio};
 const MIB: u64 = 1 << 20;
 
 /// fio with verification in the background; its end is asserted by [`Load::finish`].
-struct Load {
+pub struct Load {
     child: Child,
 }
 
 impl Load {
-    fn start(uri: &str, size_mib: u32, rate_mib: u32) -> Self {
+    pub fn start(uri: &str, size_mib: u32, rate_mib: u32) -> Self {
         let child = Command::new("fio")
             .args([
                 "--name=load",
@@ -35,7 +35,7 @@ impl Load {
         Self { child }
     }
 
-    fn finish(self) {
+    pub fn finish(self) {
         let output = self.child.wait_with_output().expect("fio ends");
         let said =
             format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

@@ -1,10 +1,12 @@
 //! System tests: the real binary, driven as people and programs drive it.
+mod block;
 mod cases;
 mod clients;
 mod console;
 mod contract;
 mod crash;
 mod faults;
+mod foreign;
 mod journeys;
 mod recovery;
 mod wrong_starts;

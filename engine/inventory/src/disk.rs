@@ -124,6 +124,8 @@ pub struct Disk {
     pub body: String,
     /// What is on it.
     pub contents: Contents,
+    /// A word for what stands on it ([`crate::contents::fingerprint`]); `None` when it was not read.
+    pub fingerprint: Option<String>,
     /// What uses it.
     pub uses: Vec<Use>,
     /// Whether it may be claimed.

@@ -22,6 +22,7 @@ use contents::Contents;
 use disk::{Class, Disk, Identity};
 use identity::Known;
 use source::{Access, Source};
+use std::collections::BTreeMap;
 use verdict::Looked;
 
 pub use verdict::Options;
@@ -65,13 +66,7 @@ impl Inventory {
 /// # Errors
 /// [`InventoryError`] when nothing can be said; an empty list means that there are no disks.
 pub fn survey(source: &dyn Source, options: Options) -> Result<Inventory, InventoryError> {
-    let (nodes, notes) = match source.lsblk()? {
-        Some(text) => {
-            let listing = lsblk::parse(&text)?;
-            (listing.nodes, listing.odd)
-        }
-        None => (facts::nodes_of_sysfs(source.tree()), Vec::new()),
-    };
+    let (nodes, notes) = listed(source)?;
     let known = identity::recognise(facts::gather(source, nodes));
     let mut disks: Vec<Disk> = known.into_iter().map(|known| judge(source, known, options)).collect();
     warning::warn(&mut disks);
@@ -80,7 +75,7 @@ pub fn survey(source: &dyn Source, options: Options) -> Result<Inventory, Invent
 
 /// Looks into one device and decides.
 fn judge(source: &dyn Source, known: Known, options: Options) -> Disk {
-    let (mut contents, looked) = look(source, &known);
+    let (mut contents, fingerprint, looked) = look(source, &known);
     contents::add_lsblk(&mut contents, &known.facts.node);
     let uses = uses::uses(source.tree(), &known.facts, &contents);
     let verdict = verdict::verdict(&known, &contents, &uses, &looked, options);
@@ -90,22 +85,45 @@ fn judge(source: &dyn Source, known: Known, options: Options) -> Disk {
         Class::PathOf(_) => Identity::Name(format!("path {} {}", identity.key(), facts.kernel_name())),
         _ => identity.clone(),
     });
-    Disk { id, identity, class, facts, paths, body, contents, uses, verdict, warnings }
+    Disk { id, identity, class, facts, paths, body, contents, fingerprint, uses, verdict, warnings }
 }
 
-fn look(source: &dyn Source, known: &Known) -> (Contents, Looked) {
+/// What each device is known by now, by path: asked again right before a disk is written.
+///
+/// # Errors
+/// [`InventoryError`]
+pub fn identities(source: &dyn Source) -> Result<BTreeMap<String, Identity>, InventoryError> {
+    let known = identity::recognise(facts::gather(source, listed(source)?.0));
+    Ok(known.into_iter().map(|known| (known.facts.node.path, known.identity)).collect())
+}
+
+/// The devices that `lsblk` lists, or sysfs without it; and what is odd about the listing.
+fn listed(source: &dyn Source) -> Result<(Vec<lsblk::Node>, Vec<String>), InventoryError> {
+    Ok(match source.lsblk()? {
+        Some(text) => {
+            let listing = lsblk::parse(&text)?;
+            (listing.nodes, listing.odd)
+        }
+        None => (facts::nodes_of_sysfs(source.tree()), Vec::new()),
+    })
+}
+
+fn look(source: &dyn Source, known: &Known) -> (Contents, Option<String>, Looked) {
     let size = known.facts.size_bytes.unwrap_or(0);
     if !matches!(known.class, Class::Disk | Class::Loop) || !disk::is_plausible(size) {
-        return (Contents::default(), Looked::NotHere);
+        return (Contents::default(), None, Looked::NotHere);
     }
     match source.open(&known.facts.node.path) {
         Access::Open { file, held } => {
             let read = |offset: u64, buffer: &mut [u8]| source::read_at(&file, offset, buffer);
-            (contents::look(&read, size), if held { Looked::Held } else { Looked::Free })
+            let contents = contents::look(&read, size);
+            // Nobody claims a disk that is held: it need not be compared with anything later.
+            let fingerprint = (!held).then(|| contents::fingerprint(&read, size, &contents));
+            (contents, fingerprint, if held { Looked::Held } else { Looked::Free })
         }
-        Access::Denied => (Contents::default(), Looked::Denied),
-        Access::Failed(why) => (Contents::default(), Looked::Failed(why)),
-        Access::NotHere => (Contents::default(), Looked::NotHere),
+        Access::Denied => (Contents::default(), None, Looked::Denied),
+        Access::Failed(why) => (Contents::default(), None, Looked::Failed(why)),
+        Access::NotHere => (Contents::default(), None, Looked::NotHere),
     }
 }
 

@@ -8,7 +8,7 @@
 //! and "component" only; inventory, host and disk actions need an orchestrator there, so each is a capability of its own.)
 use crate::ids::{DiskId, ObjectId, TaskId};
 use crate::placement::Refusal;
-use crate::plan::{ClusterPlan, PlannedGroup, PlannedHost};
+use crate::plan::{ClusterPlan, PlannedDisk, PlannedGroup, PlannedHost};
 use crate::policy::Policy;
 use crate::view::{Event, FaultDomainView, Snapshot};
 use crate::what_if::{Answer, Question};
@@ -74,6 +74,14 @@ pub enum Intent {
         hosts: Vec<PlannedHost>,
         /// The groups.
         claims: Vec<PlannedGroup>,
+    },
+    /// Put a new disk in the place of one that is absent or failed: into its group, or as a group of its own where the lost one
+    /// was that. What the lost one carried is rebuilt, then it is forgotten. Runs as a task.
+    ReplaceDisk {
+        /// The lost one.
+        lost: DiskId,
+        /// The new one.
+        by: PlannedDisk,
     },
     /// Change settings of the cluster; what is `None` stays.
     UpdateCluster {

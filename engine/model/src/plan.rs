@@ -73,6 +73,21 @@ pub struct PlannedDisk {
     pub make_file: bool,
     /// Whether the person listed it in `erase`.
     pub erase: bool,
+    /// What was known of it when the person decided; `None` for files.
+    #[serde(default)]
+    pub review: Option<Review>,
+}
+
+/// What a person saw of a disk when it was claimed. It is compared with the open disk right before the first write:
+/// whatever is different then is a reason to write nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Review {
+    /// What the disk is known by, as `wwn:0x5000…` or `serial:MODEL NUMBER`.
+    pub identity: String,
+    /// Everything on it in one line; `None`: blank.
+    pub contents: Option<String>,
+    /// Of the signatures on it and of samples of its bytes; equal when nothing changed there.
+    pub fingerprint: String,
 }
 
 /// The lab that `--lab` and the first screen speak of.

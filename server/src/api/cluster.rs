@@ -5,7 +5,7 @@ use crate::error::AppError;
 use crate::http::auth::{Admin, CurrentUser, Operator};
 use crate::http::body::{Asked, Body, ById, ByName, InCluster, Named};
 use crate::service::draft::{Claim, Services};
-use crate::service::{cluster, disks, hosts, lab, licence, list};
+use crate::service::{cluster, disks, hosts, lab, licence, list, replace};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -308,14 +308,39 @@ pub async fn add_disk(
     Ok((StatusCode::CREATED, Json(disk)).into_response())
 }
 
-/// POST /disks/{id}/retire and /replace
+/// POST /disks/{id}/retire
 pub async fn retire_disk(
     Operator(_): Operator,
     Named(ById { id }): Named<ById<DiskId>>,
 ) -> Result<(), AppError> {
     Err(AppError::NotYet(format!(
-        "retiring and replacing disk {id} by command comes with a later release; a failed disk is rebuilt elsewhere by itself"
+        "retiring disk {id} by command comes with a later release; an absent or failed one can be replaced"
     )))
+}
+
+/// Body of POST /disks/{id}/replace.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReplaceBody {
+    /// Id of the disk that takes its place.
+    #[schema(value_type = String)]
+    by: DiskId,
+    /// Named again when it holds something that may be erased.
+    #[serde(default)]
+    #[schema(value_type = Vec<String>)]
+    erase: Vec<DiskId>,
+}
+
+/// POST /disks/{id}/replace
+pub async fn replace_disk(
+    Admin(actor): Admin,
+    State(app): State<App>,
+    InCluster(cluster): InCluster,
+    Named(ById { id }): Named<ById<DiskId>>,
+    Body(body): Body<ReplaceBody>,
+) -> Result<Response, AppError> {
+    let task = replace::replace(&app, &actor, &cluster, id, body.by, body.erase).await?;
+    Ok(super::accepted(task, Vec::new()))
 }
 
 /// POST /hosts/{name}/maintenance

@@ -159,6 +159,8 @@ impl ServeArgs {
             file_disk_dirs,
             lists_devices: self.devices,
             inventory_dir,
+            // A variable and no option: nobody who is not testing Millpond itself wants it.
+            allows_loop_devices: std::env::var_os("MILLPOND_ALLOW_LOOP_DEVICES").is_some_and(|set| set == "1"),
             lab,
             repair_delay_seconds: self.repair_delay,
         };

@@ -3,8 +3,7 @@ use crate::app::{App, Cluster};
 use crate::error::AppError;
 use crate::service::auth::{Actor, check_name};
 use crate::service::draft::{self, Claim, Draft, DraftHost, Services};
-use crate::service::intent;
-use crate::service::plan;
+use crate::service::{disks, intent, inventory, plan};
 use model::engine::{Capabilities, Intent};
 use model::ids::TaskId;
 use model::plan::PlannedHost;
@@ -145,8 +144,8 @@ pub async fn configure(
     if let Some(key) = &what.licence {
         super::licence::verify(app, key).await?;
     }
-    super::disks::refuse_devices(app, &super::disks::named_by(what.claims.as_deref().unwrap_or_default()))
-        .await?;
+    let named = disks::named_by(what.claims.as_deref().unwrap_or_default());
+    let seen = disks::seen_for(app, cluster, &named).await?;
     let snapshot = cluster.snapshot().await?;
     let under_way = draft::load(app, &cluster.key).await?.draft.task;
     let under_way = under_way.filter(|task| is_running(&snapshot, *task));
@@ -157,12 +156,14 @@ pub async fn configure(
     let capabilities = cluster.engine.capabilities();
     let put = |draft: &mut Draft| {
         what.put(draft)?;
+        disks::adopt(app, &seen, &snapshot, draft, &named)?;
         let plan = plan::plan(draft, &capabilities)?;
         draft.task = Some(new_task);
         Ok(plan)
     };
     let (plan, _) = draft::change_unconfigured(app, actor, cluster, expected, put).await?;
     intent::apply_as(app, actor, cluster, new_task, Intent::ConfigureCluster { plan }).await?;
+    inventory::expire_after(app, cluster, new_task);
     Ok(new_task)
 }
 
@@ -184,7 +185,8 @@ pub async fn add_claims(
     if snapshot.cluster.state != ClusterState::Ready {
         return Err(AppError::Conflict("there is no cluster yet; claim these disks when you make it".into()));
     }
-    super::disks::refuse_devices(app, &super::disks::named_by(claims)).await?;
+    let named = disks::named_by(claims);
+    let seen = disks::seen_for(app, cluster, &named).await?;
     let mut draft = draft::load(app, &cluster.key).await?.draft;
     let claimed: Vec<_> = snapshot.disks.iter().map(|disk| disk.id).collect();
     draft.disks.retain(|disk| !claimed.contains(&disk.id));
@@ -196,6 +198,7 @@ pub async fn add_claims(
         kind: host.kind,
         role: host.role,
     }));
+    disks::adopt(app, &seen, &snapshot, &mut draft, &named)?;
     plan::check_claims(&draft, claims)?;
     let is_new = |name: &str| !snapshot.hosts.iter().any(|host| host.name == name);
     let hosts = draft.hosts.iter().filter(|host| is_new(&host.name));
@@ -204,7 +207,9 @@ pub async fn add_claims(
         .map(|host| PlannedHost { id: host.id, name: host.name.clone(), kind: host.kind, role: host.role })
         .collect();
     let claims = plan::planned_groups(&draft, claims);
-    Ok(intent::apply(app, actor, cluster, Intent::AddClaims { hosts, claims }).await?.task)
+    let task = intent::apply(app, actor, cluster, Intent::AddClaims { hosts, claims }).await?.task;
+    inventory::expire_after(app, cluster, task);
+    Ok(task)
 }
 
 /// Changes name, default policy or repair delay; in the draft while nothing is configured.

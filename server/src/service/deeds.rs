@@ -90,6 +90,7 @@ fn told_by_engine(intent: &Intent) -> Option<(&'static str, String)> {
     match intent {
         Intent::ConfigureCluster { .. } => Some(("cluster-made", "cluster".into())),
         Intent::AddClaims { .. } => Some(("disks-claimed", "cluster".into())),
+        Intent::ReplaceDisk { by, .. } => Some(("disk-replaced", format!("disk:{}", by.id))),
         Intent::CreateVolume { id, .. } => Some(("volume-created", format!("object:{id}"))),
         Intent::GrowVolume { id, .. } => Some(("volume-grown", format!("object:{id}"))),
         Intent::DeleteVolume { id } => Some(("volume-deleted", format!("object:{id}"))),
@@ -228,6 +229,7 @@ pub fn describe(intent: &Intent) -> (&'static str, String) {
     match intent {
         Intent::ConfigureCluster { plan } => ("configure-cluster", plan.name.clone()),
         Intent::AddClaims { claims, .. } => ("add-claims", plural_of(claims, "disk group")),
+        Intent::ReplaceDisk { lost, .. } => ("replace-disk", lost.to_string()),
         Intent::UpdateCluster { .. } => ("update-cluster", "cluster".into()),
         Intent::SetFaultDomains { .. } => ("set-fault-domains", "cluster".into()),
         Intent::PutPolicy { policy, .. } => ("put-policy", policy.name.clone()),

@@ -5,13 +5,15 @@ use crate::error::{AppError, FieldError};
 use crate::service::auth::Actor;
 use crate::service::draft::{self, Claim, Draft, DraftDisk};
 use crate::service::format::bytes_text;
+use crate::service::inventory::Seen;
 use crate::service::{file_disks, inventory, list};
 use ::inventory::disk as device;
+use ::inventory::identity::disk_id;
 use model::ids::DiskId;
 use model::state::{ClusterState, DiskRole, DiskState, Eligibility, HostKind, Media};
 use model::units::DISK_BYTES_MIN;
 use model::view::{DiskView, Snapshot};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
@@ -109,7 +111,8 @@ fn of_draft(disk: &DraftDisk) -> Disk {
     }
 }
 
-fn of_machine(app: &App, disk: &device::Disk) -> Disk {
+/// A device of the machine as a disk `id` of `host`; of no host while `host` is empty.
+fn of_machine(app: &App, id: DiskId, host: &str, disk: &device::Disk) -> Disk {
     // The contract knows two kinds of media: what nobody says is taken for the slower one, and the row says so.
     let media = disk.media().unwrap_or(Media::Hdd);
     let size_bytes = disk.facts.size_bytes.unwrap_or(0);
@@ -117,9 +120,8 @@ fn of_machine(app: &App, disk: &device::Disk) -> Disk {
     if disk.media().is_none() && disk.class == device::Class::Disk {
         warnings.push("nobody says whether it rotates: it is taken for a rotating disk".into());
     }
-    let can_be_claimed = disk.can_be_claimed();
     Disk {
-        view: unclaimed(disk.id, disk.name(), "", disk.path(), size_bytes, media),
+        view: unclaimed(id, disk.name(), host, disk.path(), size_bytes, media),
         model: disk.facts.model.clone(),
         serial: disk.facts.serial.clone(),
         contents: disk.contents.summary(),
@@ -127,8 +129,43 @@ fn of_machine(app: &App, disk: &device::Disk) -> Disk {
         reason: disk.verdict.reason.clone(),
         warnings,
         device: Some(Arc::new(disk.clone())),
-        why_not: can_be_claimed.then(|| inventory::why_not(app, disk.path())),
+        why_not: inventory::why_not(app, disk.path()).filter(|_| disk.can_be_claimed()),
     }
+}
+
+/// A disk of the draft: a file, or a device of this machine as it is seen now.
+fn of_any(app: &App, free: &[(DiskId, &device::Disk)], disk: &DraftDisk) -> Disk {
+    let live = free.iter().find(|(id, _)| *id == disk.id).map(|(_, device)| *device);
+    match (&disk.review, live) {
+        (None, _) => of_draft(disk),
+        (Some(_), Some(device)) => of_machine(app, disk.id, &disk.host, device),
+        (Some(_), None) => Disk {
+            eligibility: Eligibility::Ineligible,
+            reason: Some("it is not there any more, or in use: check its cable, or leave it out".into()),
+            ..of_draft(disk)
+        },
+    }
+}
+
+/// The devices that no cluster of this process holds, with the id of each. A device that is known by its place or name only
+/// gets another id when a claimed disk had that place: the other one may come back.
+fn free_devices<'a>(seen: &'a Seen, snapshot: &Snapshot) -> Vec<(DiskId, &'a device::Disk)> {
+    let taken: BTreeSet<DiskId> = snapshot.disks.iter().map(|disk| disk.id).collect();
+    let held: BTreeSet<&str> = snapshot
+        .disks
+        .iter()
+        .filter(|disk| disk.state != DiskState::Absent)
+        .map(|disk| disk.path.as_str())
+        .collect();
+    let id_of = |disk: &device::Disk| {
+        let mut id = disk.id;
+        while taken.contains(&id) {
+            let words = format!("{} instead of {id}", disk.identity.key());
+            id = disk_id(&device::Identity::Name(words));
+        }
+        id
+    };
+    seen.disks().filter(|disk| !held.contains(disk.path())).map(|disk| (id_of(disk), disk)).collect()
 }
 
 /// Whether this machine's disks are listed: in a lab they would only confuse, unless somebody asked for them.
@@ -150,33 +187,115 @@ pub async fn problem(app: &App, cluster: &Cluster) -> Result<Option<String>, App
     Ok(inventory::look(app).await.problem)
 }
 
-/// Refuses block devices among the disks that are named, each by its path and with the reason.
-///
-/// # Errors
-/// [`AppError::Invalid`] with every field that names one.
-pub async fn refuse_devices(app: &App, named: &[(String, DiskId)]) -> Result<(), AppError> {
-    if named.is_empty() {
-        return Ok(());
-    }
-    let seen = inventory::look(app).await;
-    let paths: BTreeMap<DiskId, &str> = seen.disks().map(|disk| (disk.id, disk.path())).collect();
-    let refused = named.iter().filter_map(|(field, id)| {
-        let path = paths.get(id)?;
-        Some(FieldError::new(field.clone(), inventory::why_not(app, path)))
-    });
-    AppError::check(refused.collect())
+/// A disk that a request names.
+#[derive(Clone, Debug)]
+pub struct Named {
+    /// Field of the request.
+    pub field: String,
+    /// Id.
+    pub id: DiskId,
+    /// Host that it is named for.
+    pub host: String,
 }
 
 /// Every disk that claims name, with its field.
-pub fn named_by(claims: &[Claim]) -> Vec<(String, DiskId)> {
+pub fn named_by(claims: &[Claim]) -> Vec<Named> {
     let of_claim = |(index, claim): (usize, &Claim)| {
+        let host = claim.host.clone();
         let lists = [("cache", claim.cache.clone()), ("capacity", claim.capacity.clone())];
         lists.into_iter().flat_map(move |(part, ids)| {
-            let field = move |(place, id)| (format!("claims[{index}].{part}[{place}]"), id);
-            ids.into_iter().enumerate().map(field)
+            let host = host.clone();
+            ids.into_iter().enumerate().map(move |(place, id)| Named {
+                field: format!("claims[{index}].{part}[{place}]"),
+                id,
+                host: host.clone(),
+            })
         })
     };
     claims.iter().enumerate().flat_map(of_claim).collect()
+}
+
+/// What is known of this machine's disks, when `named` names something else than files of the draft.
+///
+/// # Errors
+/// [`AppError::Internal`].
+pub async fn seen_for(app: &App, cluster: &Cluster, named: &[Named]) -> Result<Seen, AppError> {
+    let draft = draft::load(app, &cluster.key).await?.draft;
+    let is_file = |id| draft.disk(id).is_some_and(|disk| disk.review.is_none());
+    match named.iter().all(|one| is_file(one.id)) {
+        true => Ok(Seen::default()),
+        false => Ok(inventory::look(app).await),
+    }
+}
+
+/// [`seen_for`] every disk of the draft.
+///
+/// # Errors
+/// [`AppError::Internal`].
+pub async fn seen_for_draft(app: &App, cluster: &Cluster) -> Result<Seen, AppError> {
+    let draft = draft::load(app, &cluster.key).await?.draft;
+    match draft.disks.iter().any(|disk| disk.review.is_some()) {
+        true => Ok(inventory::look(app).await),
+        false => Ok(Seen::default()),
+    }
+}
+
+/// Takes this machine's devices that are named into the draft, each under the host it is named for and as it was last seen:
+/// with that it is compared before it is written. Files of the draft stay as they are.
+///
+/// # Errors
+/// [`AppError::Invalid`] with every field that names a device which cannot be claimed, and why.
+pub fn adopt(
+    app: &App,
+    seen: &Seen,
+    snapshot: &Snapshot,
+    draft: &mut Draft,
+    named: &[Named],
+) -> Result<(), AppError> {
+    let free = free_devices(seen, snapshot);
+    let mut problems = Vec::new();
+    for Named { field, id, host } in named {
+        let known = draft.disks.iter().position(|disk| disk.id == *id);
+        if known.is_some_and(|known| draft.disks[known].review.is_none()) {
+            continue;
+        }
+        let Some((_, device)) = free.iter().find(|(free, _)| free == id) else {
+            // Without an entry in the draft the plan says that there is no such disk.
+            problems.extend(known.map(|known| {
+                let detail = format!("{} is not there any more, or in use", draft.disks[known].path);
+                FieldError::new(field.clone(), detail)
+            }));
+            continue;
+        };
+        let why = inventory::why_not(app, device.path()).or_else(|| {
+            let reason = device.verdict.reason.clone().unwrap_or_default();
+            (!device.can_be_claimed()).then(|| format!("{}: {reason}", device.path()))
+        });
+        if let Some(detail) = why {
+            problems.push(FieldError::new(field.clone(), detail));
+            continue;
+        }
+        let disk = DraftDisk {
+            id: *id,
+            host: host.clone(),
+            name: device.name().to_owned(),
+            path: device.path().to_owned(),
+            size_bytes: device.facts.size_bytes.unwrap_or(0),
+            media: device.media().unwrap_or(Media::Hdd),
+            make_file: false,
+            holds_data: device.verdict.eligibility == Eligibility::EraseNeeded,
+            review: Some(inventory::review(device)),
+        };
+        match known {
+            // It stays with the host that it was given to; the plan says so when a claim names another.
+            Some(known) if draft.host(&draft.disks[known].host).is_some() => {
+                draft.disks[known] = DraftDisk { host: draft.disks[known].host.clone(), ..disk };
+            }
+            Some(known) => draft.disks[known] = disk,
+            None => draft.disks.push(disk),
+        }
+    }
+    AppError::check(problems)
 }
 
 /// All disks: claimed, free files, this machine's. By host (naturally: `h2` before `h10`) and name.
@@ -189,12 +308,17 @@ pub async fn all(app: &App, cluster: &Cluster) -> Result<Vec<Disk>, AppError> {
     let known: BTreeSet<DiskId> = snapshot.disks.iter().map(|disk| disk.id).collect();
     let mut disks: Vec<Disk> = snapshot.disks.iter().cloned().map(claimed).collect();
     if snapshot.cluster.writable || snapshot.cluster.state == ClusterState::Unconfigured {
-        disks.extend(draft.disks.iter().filter(|disk| !known.contains(&disk.id)).map(of_draft));
-        if lists_devices(app, &draft, &snapshot) {
-            let claimed: BTreeSet<String> = disks.iter().map(|disk| disk.view.path.clone()).collect();
-            let seen = inventory::look(app).await;
-            let free = seen.disks().filter(|disk| !claimed.contains(disk.path()));
-            disks.extend(free.map(|disk| of_machine(app, disk)));
+        let lists_devices = lists_devices(app, &draft, &snapshot);
+        let seen = match lists_devices || draft.disks.iter().any(|disk| disk.review.is_some()) {
+            true => inventory::look(app).await,
+            false => Seen::default(),
+        };
+        let free = free_devices(&seen, &snapshot);
+        let planned = draft.disks.iter().filter(|disk| !known.contains(&disk.id));
+        disks.extend(planned.map(|disk| of_any(app, &free, disk)));
+        if lists_devices {
+            let rest = free.iter().filter(|(id, _)| draft.disk(*id).is_none());
+            disks.extend(rest.map(|(id, disk)| of_machine(app, *id, "", disk)));
         }
     }
     disks.sort_by_cached_key(|disk| {
@@ -298,6 +422,7 @@ pub async fn add_file(
             media: Media::Flash,
             make_file: file.make_file,
             holds_data: file.holds_data,
+            review: None,
         });
         Ok(id)
     };

@@ -10,7 +10,7 @@ use crate::error::{AppError, FieldError};
 use crate::service::auth::{Actor, check_name};
 use model::arithmetic;
 use model::ids::{ClusterId, DiskId, HostId, TaskId};
-use model::plan::LabShape;
+use model::plan::{LabShape, Review};
 use model::policy::Policy;
 use model::state::{ClusterState, ClusterType, HostKind, HostRole, Media};
 use model::units::REPAIR_DELAY_SECONDS;
@@ -34,7 +34,8 @@ pub struct Draft {
     pub cluster_type: ClusterType,
     /// Hosts in the order they were added.
     pub hosts: Vec<DraftHost>,
-    /// Disks that the draft makes or knows; this machine's block devices are listed live instead.
+    /// Disks that the draft makes or knows: files, and those of this machine's devices that were given to a host. The other
+    /// devices are listed live.
     pub disks: Vec<DraftDisk>,
     /// The lab, if it is one.
     pub lab: Option<LabShape>,
@@ -75,7 +76,7 @@ pub struct DraftHost {
     pub role: HostRole,
 }
 
-/// A disk of the draft: a file that is there or that will be made.
+/// A disk of the draft: a file that is there or that will be made, or a block device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DraftDisk {
     /// Identity, fixed at first sight.
@@ -92,8 +93,11 @@ pub struct DraftDisk {
     pub media: Media,
     /// Whether the engine makes the file.
     pub make_file: bool,
-    /// Whether the existing file holds anything.
+    /// Whether the existing file or device holds anything.
     pub holds_data: bool,
+    /// What was seen of a block device when it was given to its host or claimed; `None` for a file.
+    #[serde(default)]
+    pub review: Option<Review>,
 }
 
 /// One claim: disks of one host for their roles. An empty `cache` lets each capacity disk carry its own log.

@@ -18,7 +18,7 @@ pub async fn proposals(app: &App, cluster: &Cluster) -> Result<Vec<Grouping>, Ap
         seen.disks().filter(|disk| disk.can_be_claimed()).map(Member::from).collect();
     // The files of a lab play hosts of their own; only files of this machine's hosts are its disks.
     if draft.lab.is_none() {
-        members.extend(draft.disks.iter().map(file_member));
+        members.extend(draft.disks.iter().filter(|disk| disk.review.is_none()).map(file_member));
     }
     Ok(propose(&members, &policies::all(app, cluster).await?))
 }

@@ -3,7 +3,7 @@ use crate::app::{App, Cluster};
 use crate::db::views::query::{Page, Window};
 use crate::error::AppError;
 use crate::service::auth::Actor;
-use crate::service::{cluster, draft, list};
+use crate::service::{cluster, disks, draft, list};
 use model::ids::DiskId;
 use model::state::HostKind;
 use model::view::HostView;
@@ -41,26 +41,28 @@ pub async fn add(
     cluster: &Cluster,
     name: &str,
     kind: HostKind,
-    disks: &[DiskId],
+    ids: &[DiskId],
 ) -> Result<(), AppError> {
     if !matches!(kind, HostKind::Machine | HostKind::Enclosure | HostKind::Disk) {
         return Err(AppError::field("kind", "choose machine, enclosure or disk; lab hosts come with a lab"));
     }
-    let taken = cluster.snapshot().await?.hosts.iter().any(|host| host.name == name);
-    if taken {
+    let snapshot = cluster.snapshot().await?;
+    if snapshot.hosts.iter().any(|host| host.name == name) {
         return Err(AppError::Conflict(format!("host \"{name}\" exists already; choose another name")));
     }
-    let named: Vec<_> =
-        disks.iter().enumerate().map(|(index, id)| (format!("disks[{index}]"), *id)).collect();
-    super::disks::refuse_devices(app, &named).await?;
+    let named = |(index, id): (usize, &DiskId)| disks::Named {
+        field: format!("disks[{index}]"),
+        id: *id,
+        host: name.to_owned(),
+    };
+    let named: Vec<_> = ids.iter().enumerate().map(named).collect();
+    let seen = disks::seen_for(app, cluster, &named).await?;
     let put = |draft: &mut draft::Draft| {
         draft.add_host(app.rng.as_ref(), name, kind)?;
-        for (index, id) in disks.iter().enumerate() {
+        disks::adopt(app, &seen, &snapshot, draft, &named)?;
+        for disks::Named { field, id, .. } in &named {
             let Some(disk) = draft.disks.iter_mut().find(|disk| disk.id == *id) else {
-                return Err(AppError::field(
-                    format!("disks[{index}]"),
-                    format!("there is no free disk {id}"),
-                ));
+                return Err(AppError::field(field.clone(), format!("there is no free disk {id}")));
             };
             disk.host = name.to_owned();
         }

@@ -159,6 +159,7 @@ pub fn put(draft: &mut Draft, rng: &dyn Rng, data_dir: &Path, shape: &LabShape) 
                     media: Media::Flash,
                     make_file: true,
                     holds_data: false,
+                    review: None,
                 });
             }
         }

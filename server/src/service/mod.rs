@@ -27,6 +27,7 @@ pub mod performance;
 pub mod plan;
 pub mod policies;
 pub mod projection;
+pub mod replace;
 pub mod resync;
 pub mod tasks;
 pub mod volumes;

@@ -116,8 +116,10 @@ fn disk_problem(draft: &Draft, claim: &Claim, id: DiskId, twice: bool) -> Option
     if disk.size_bytes < DISK_BYTES_MIN {
         return Some(format!("disk {} is smaller than {} MiB", disk.name, DISK_BYTES_MIN >> 20));
     }
-    (disk.holds_data && !claim.erase.contains(&id))
-        .then(|| format!("disk {} holds something; name it in `erase` if it may go", disk.name))
+    let contents = disk.review.as_ref().and_then(|review| review.contents.as_deref()).unwrap_or("something");
+    (disk.holds_data && !claim.erase.contains(&id)).then(|| {
+        format!("disk {} holds {contents}; name it in `erase` if that may go, or leave it out", disk.name)
+    })
 }
 
 /// Disk groups of a claim: capacity disks are dealt out to the cache disks in turn; without one, each is its own group.
@@ -148,6 +150,7 @@ pub fn planned_groups(draft: &Draft, claims: &[Claim]) -> Vec<PlannedGroup> {
                 media: disk.media,
                 make_file: disk.make_file,
                 erase: claim.erase.contains(id),
+                review: disk.review.clone(),
             })
         };
         for (cache, capacity) in groups_of(claim) {

@@ -86,6 +86,7 @@ impl Bench {
             file_disk_dirs: vec![folder.path().canonicalize().unwrap()],
             lists_devices: false,
             inventory_dir: None,
+            allows_loop_devices: false,
             lab: None,
             repair_delay_seconds: None,
         };

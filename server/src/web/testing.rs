@@ -115,6 +115,7 @@ impl Console {
             file_disk_dirs: Vec::new(),
             lists_devices: false,
             inventory_dir: None,
+            allows_loop_devices: false,
             lab: None,
             repair_delay_seconds: None,
         };

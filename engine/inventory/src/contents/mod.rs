@@ -9,6 +9,7 @@ mod members;
 mod tables;
 
 use crate::lsblk::Node;
+use sha2::{Digest, Sha256};
 use std::cell::{Cell, RefCell};
 use std::io;
 
@@ -184,6 +185,38 @@ pub fn look(read: &ReadAt<'_>, size_bytes: u64) -> Contents {
     Contents { findings, was_read: true, unreadable: failed.into_inner() }
 }
 
+/// A word for what stands on a disk now: of its findings, of the blocks around them, of both ends and of samples over its whole
+/// length. Two looks with the same word saw the same.
+pub fn fingerprint(read: &ReadAt<'_>, size_bytes: u64, contents: &Contents) -> String {
+    let mut digest = Sha256::new();
+    digest.update(size_bytes.to_be_bytes());
+    for finding in contents.findings.iter().filter(|finding| finding.offset_bytes.is_some()) {
+        digest.update(format!("{finding:?}"));
+    }
+    let block = |offset: &u64| (offset / SAMPLE_BYTES * SAMPLE_BYTES, SAMPLE_BYTES);
+    let offsets = contents.findings.iter().filter_map(|finding| finding.offset_bytes);
+    let around: Vec<(u64, u64)> = offsets.map(|offset| block(&offset)).collect();
+    for (offset, length) in samples(size_bytes).into_iter().chain(around) {
+        let length = length.min(size_bytes.saturating_sub(offset));
+        let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
+        digest.update(offset.to_be_bytes());
+        match read(offset, &mut bytes) {
+            Ok(()) => digest.update(&bytes),
+            Err(_) => digest.update(b"unreadable"),
+        }
+    }
+    digest.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Both ends in full, and places between them: offset and length.
+fn samples(size_bytes: u64) -> Vec<(u64, u64)> {
+    let head = END_BYTES.min(size_bytes);
+    let tail = size_bytes.saturating_sub(END_BYTES).max(head);
+    let middle =
+        (1..SAMPLES).map(|index| (size_bytes / SAMPLES * index / SAMPLE_BYTES * SAMPLE_BYTES, SAMPLE_BYTES));
+    std::iter::once((0, head)).chain(middle).chain([(tail, size_bytes - tail)]).collect()
+}
+
 fn signatures(probe: &Probe<'_>) {
     members::look(probe);
     magic::look(probe);
@@ -195,13 +228,8 @@ fn first_data(probe: &Probe<'_>) -> Option<u64> {
         let bytes = probe.bytes(offset, usize::try_from(length).ok()?)?;
         bytes.iter().position(|byte| *byte != 0).map(|index| offset + index as u64)
     };
-    let head = END_BYTES.min(probe.size);
-    let tail = probe.size.saturating_sub(END_BYTES).max(head);
-    let middle =
-        (1..SAMPLES).map(|index| (probe.size / SAMPLES * index / SAMPLE_BYTES * SAMPLE_BYTES, SAMPLE_BYTES));
-    std::iter::once((0, head))
-        .chain(middle)
-        .chain([(tail, probe.size - tail)])
+    samples(probe.size)
+        .into_iter()
         .filter(|(offset, length)| offset + length <= probe.size)
         .find_map(|(offset, length)| nonzero(offset, length))
 }

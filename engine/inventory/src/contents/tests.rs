@@ -348,6 +348,24 @@ fn a_blank_disk_is_blank_and_a_stray_byte_is_not() {
 }
 
 #[test]
+fn a_fingerprint_follows_what_stands_on_a_disk() {
+    let word = |writes: &[(u64, Vec<u8>)]| {
+        let file = disk(SIZE, writes);
+        let read = |offset: u64, buffer: &mut [u8]| file.read_exact_at(buffer, offset);
+        fingerprint(&read, SIZE, &look(&read, SIZE))
+    };
+    let ext4 = |name: &str| vec![(K, ext(4, 0x2c2, 2, name))];
+    assert_eq!(word(&ext4("data")), word(&ext4("data")));
+    let words = [word(&[]), word(&ext4("data")), word(&ext4("date")), word(&text(SIZE - 1, &[1]))];
+    for (index, one) in words.iter().enumerate() {
+        assert_eq!(words.iter().position(|other| other == one), Some(index), "each of its own");
+    }
+    // A byte beside a signature that lies far from both ends.
+    let copy = |more: &[(u64, Vec<u8>)]| word(&[&[(64 * M + 64, b"_BHRfS_M".to_vec())], more].concat());
+    assert_ne!(copy(&[]), copy(&text(64 * M + 900, &[1])));
+}
+
+#[test]
 fn a_place_that_cannot_be_read_is_said_and_the_rest_is_still_seen() {
     let file = disk(SIZE, &[(0, b"XFSB".to_vec())]);
     let read = |offset: u64, buffer: &mut [u8]| {

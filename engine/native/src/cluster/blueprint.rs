@@ -237,53 +237,90 @@ impl Draft {
         let mut blueprint =
             Blueprint { disks: Vec::new(), groups: self.groups.clone(), config_disks: Vec::new() };
         for (planned, host, role, groups) in self.disks {
-            let roles = match role {
-                DiskRole::Cache => Roles::CACHE,
-                DiskRole::Combined => Roles::COMBINED,
-                _ => Roles::CAPACITY,
-            };
-            let regions = layout::regions(roles, planned.size_bytes, &groups, COMBINED_LOG_PERCENT)
-                .map_err(|error| invalid("claims", format!("{}: {error}", planned.name)))?;
-            let logs = || regions.iter().filter(|region| region.kind == RegionKind::Log);
-            let start = logs().map(|region| region.offset_bytes).min().unwrap_or(0);
-            let end = logs().map(|region| region.offset_bytes + region.len_bytes).max().unwrap_or(0);
-            blueprint.config_disks.push(ConfigDisk {
-                id: planned.id,
-                name: planned.name.clone(),
-                host,
-                role,
-                disk_group: groups[0],
-                unknown: Unknown::new(),
-            });
-            let superblock = Superblock {
-                generation: 1,
-                incompatible: 0,
-                read_only_compatible: 0,
-                compatible: 0,
-                cluster,
-                disk: planned.id,
-                host,
-                name: planned.name.clone(),
-                size_bytes: planned.size_bytes,
-                physical_block_bytes: 4096,
-                media: planned.media,
-                roles,
-                epoch,
-                clean: true,
-                encryption: Default::default(),
-                checkpoint: Default::default(),
-                groups: groups.iter().map(|id| group_log(by_id[id], epoch)).collect(),
-                regions,
-            };
-            blueprint.disks.push(NewDisk { planned, host, superblock, prewritten: start..end });
+            let groups = groups.iter().map(|id| group_log(by_id[id], epoch)).collect();
+            blueprint.add_disk(cluster, epoch, planned, host, role, groups)?;
         }
         Ok(blueprint)
     }
 }
 
+/// The blueprint of one capacity disk that joins a group which is there: `group` as its log disk knows it, with the new member.
+///
+/// # Errors
+/// `Invalid` when the disk is too small.
+pub fn member(
+    cluster: ClusterId,
+    host: HostId,
+    planned: &PlannedDisk,
+    group: GroupLog,
+    epoch: u32,
+) -> Result<Blueprint, EngineError> {
+    let mut blueprint = Blueprint { disks: Vec::new(), groups: Vec::new(), config_disks: Vec::new() };
+    blueprint.add_disk(cluster, epoch, planned.clone(), host, DiskRole::Capacity, vec![group])?;
+    Ok(blueprint)
+}
+
+impl Blueprint {
+    fn add_disk(
+        &mut self,
+        cluster: ClusterId,
+        epoch: u32,
+        planned: PlannedDisk,
+        host: HostId,
+        role: DiskRole,
+        groups: Vec<GroupLog>,
+    ) -> Result<(), EngineError> {
+        let roles = match role {
+            DiskRole::Cache => Roles::CACHE,
+            DiskRole::Combined => Roles::COMBINED,
+            _ => Roles::CAPACITY,
+        };
+        let ids: Vec<DiskGroupId> = groups.iter().map(|group| group.group).collect();
+        let regions = layout::regions(roles, planned.size_bytes, &ids, COMBINED_LOG_PERCENT)
+            .map_err(|error| invalid("claims", format!("{}: {error}", planned.name)))?;
+        let logs = || regions.iter().filter(|region| region.kind == RegionKind::Log);
+        let start = logs().map(|region| region.offset_bytes).min().unwrap_or(0);
+        let end = logs().map(|region| region.offset_bytes + region.len_bytes).max().unwrap_or(0);
+        self.config_disks.push(ConfigDisk {
+            id: planned.id,
+            name: planned.name.clone(),
+            host,
+            role,
+            disk_group: ids[0],
+            unknown: Unknown::new(),
+        });
+        let superblock = Superblock {
+            generation: 1,
+            incompatible: 0,
+            read_only_compatible: 0,
+            compatible: 0,
+            cluster,
+            disk: planned.id,
+            host,
+            name: planned.name.clone(),
+            size_bytes: planned.size_bytes,
+            physical_block_bytes: 4096,
+            media: planned.media,
+            roles,
+            epoch,
+            clean: true,
+            encryption: Default::default(),
+            checkpoint: Default::default(),
+            groups,
+            regions,
+        };
+        self.disks.push(NewDisk { planned, host, superblock, prewritten: start..end });
+        Ok(())
+    }
+}
+
+/// A disk that joins a group: nothing in the log is older than it.
+pub fn new_member(disk: DiskId, epoch: u32) -> Member {
+    Member { disk, epoch, damaged_epoch: 0, checkpoint_generation: 0 }
+}
+
 /// A group whose log is empty.
 fn group_log(group: &NewGroup, epoch: u32) -> GroupLog {
-    let member = |disk: &DiskId| Member { disk: *disk, epoch, damaged_epoch: 0, checkpoint_generation: 0 };
     GroupLog {
         group: group.id,
         log_disk: group.log_disk,
@@ -291,7 +328,7 @@ fn group_log(group: &NewGroup, epoch: u32) -> GroupLog {
         tail_offset_bytes: 0,
         flushed_seq: 0,
         next_local: LocalId(1),
-        members: group.capacity.iter().map(member).collect(),
+        members: group.capacity.iter().map(|disk| new_member(*disk, epoch)).collect(),
     }
 }
 
@@ -309,6 +346,7 @@ mod tests {
             media: Media::Flash,
             make_file: true,
             erase: false,
+            review: None,
         }
     }
 

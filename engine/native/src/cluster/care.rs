@@ -48,6 +48,7 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
         if self.state.borrow().life != ClusterState::Ready {
             return;
         }
+        self.watch_disks();
         self.find_failures().await;
         self.forget_haste();
         let delay = self.state.borrow().config.as_ref().map_or(0, |config| config.repair_delay_seconds);

@@ -6,6 +6,7 @@
 //! What is found is reported, never mended; reading does not rewrite.
 use super::assemble::assemble;
 use super::core::{ClusterCore, Settings};
+use super::find;
 use super::hint::{self, HintedDisk};
 use super::offline::sentence;
 use super::open::StartError;
@@ -71,7 +72,7 @@ async fn look_at_labels(
     lock_wait: Duration,
     report: &mut Report,
 ) -> Result<(), StartError> {
-    let paths: Vec<PathBuf> = listed.iter().map(|disk| disk.path.clone()).collect();
+    let paths = find::resolve(source, listed).await;
     let mut looked = look(source, &paths, false, lock_wait).await;
     if let Some(index) = looked.refused.iter().position(|(_, error)| error.in_use()) {
         return Err(StartError::InUse(looked.refused.swap_remove(index).1));

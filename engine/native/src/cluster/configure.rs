@@ -1,9 +1,10 @@
 //! Making a cluster, adding disks to it, and changing its configuration.
 //!
-//! Invariants: a file or device that holds something is never written unless the person listed it; the configuration is the last
-//! thing written, so a formatting that was broken off leaves disks that belong to no cluster and can be formatted again.
+//! Invariants: a file or device that holds something is never written unless the person listed it (see `claim`); the configuration is
+//! the last thing written, so a formatting that was broken off leaves disks that belong to no cluster and can be erased again.
 use super::blueprint::{Blueprint, NewDisk, blueprint, config_host, first_config};
 use super::capabilities::check_policy;
+use super::claim;
 use super::config_store;
 use super::core::{ClusterCore, RunDisk, RunHost};
 use super::source::DiskSource;
@@ -11,19 +12,17 @@ use crate::cap::CapDisk;
 use crate::cap::label::Label;
 use crate::dg::Dg;
 use crate::fmt::config::ClusterConfig;
-use crate::io::{Disk, IoBuf, create_file};
+use crate::io::{Disk, create_file};
 use crate::obj::Boot;
 use model::engine::{Applied, EngineError};
 use model::ids::{DiskId, TaskId};
 use model::plan::{ClusterPlan, PlannedGroup, PlannedHost};
 use model::state::{ClusterState, Severity};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Boot epoch in which a cluster is made.
 const FIRST_EPOCH: u32 = 1;
-/// Bytes at the start and the end of a disk that must be zero for it to count as blank.
-const BLANK_BYTES: u64 = 1 << 20;
 
 fn failed(what: &str, error: &dyn std::error::Error) -> EngineError {
     let source = error.source().map(|source| format!(": {source}")).unwrap_or_default();
@@ -144,9 +143,20 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
         let core = self.rc();
         tokio::task::spawn_local(async move {
             let result = core.join(task, new_hosts, made).await;
+            if result.is_err() {
+                core.close_unlisted();
+            }
             core.board.finish_task(task, result);
         });
         Ok(Applied::default())
+    }
+
+    /// Lets go of disks that were opened for a claim which failed.
+    pub(super) fn close_unlisted(&self) {
+        let mut state = self.state.borrow_mut();
+        let listed: BTreeSet<DiskId> =
+            state.config.iter().flat_map(|config| &config.disks).map(|disk| disk.id).collect();
+        state.disks.retain(|id, _| listed.contains(id));
     }
 
     async fn join(
@@ -176,22 +186,33 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
         Ok(())
     }
 
-    /// Makes files, formats labels, logs and capacity disks, and enters the disks. Blank is checked for all before any is written.
-    async fn format_disks(
+    /// Looks into every disk, and when nothing speaks against any of them: makes files, erases, formats labels, logs and capacity
+    /// disks, and enters the disks.
+    pub(super) async fn format_disks(
         &self,
         task: TaskId,
         made: &Blueprint,
     ) -> Result<BTreeMap<DiskId, Label>, EngineError> {
         let total = made.disks.len().max(1);
         let step = |done: usize, from: usize, to: usize| (from + done * (to - from) / total) as u8;
-        let mut open = Vec::new();
+        let mut open = self.open_reviewed(task, made).await?;
         for (done, new) in made.disks.iter().enumerate() {
-            self.board.progress(task, step(done, 0, 40), &format!("making {}", new.planned.name));
-            open.push(self.make_blank(new).await?);
+            if new.planned.make_file {
+                self.board.progress(task, step(done, 10, 40), &format!("making {}", new.planned.name));
+                open.insert(new.planned.id, (self.make_file(new).await?, false));
+            }
+        }
+        for (done, new) in made.disks.iter().enumerate() {
+            let Some((disk, true)) = open.get(&new.planned.id) else { continue };
+            self.board.progress(task, step(done, 40, 50), &format!("erasing {}", new.planned.name));
+            claim::erase(&self.settings.inspector, disk, Path::new(&new.planned.path))
+                .await
+                .map_err(|detail| EngineError::Conflict { detail })?;
         }
         let mut labels = BTreeMap::new();
-        for (done, (new, disk)) in made.disks.iter().zip(open).enumerate() {
-            self.board.progress(task, step(done, 40, 90), &format!("formatting {}", new.planned.name));
+        for (done, new) in made.disks.iter().enumerate() {
+            let Some((disk, _)) = open.remove(&new.planned.id) else { continue };
+            self.board.progress(task, step(done, 50, 90), &format!("formatting {}", new.planned.name));
             let label = format_one(new, &disk).await?;
             labels.insert(new.planned.id, label.clone());
             let path = PathBuf::from(&new.planned.path);
@@ -201,29 +222,50 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
         Ok(labels)
     }
 
-    async fn make_blank(&self, new: &NewDisk) -> Result<Disk, EngineError> {
-        let path = Path::new(&new.planned.path);
-        if new.planned.make_file {
-            if let Some(folder) = path.parent() {
-                let made = std::fs::create_dir_all(folder);
-                made.map_err(|error| failed(&format!("folder {}", folder.display()), &error))?;
+    /// Opens the disks that are there exclusively and looks into each; answers them with whether there is something to erase.
+    async fn open_reviewed(
+        &self,
+        task: TaskId,
+        made: &Blueprint,
+    ) -> Result<BTreeMap<DiskId, (Disk, bool)>, EngineError> {
+        let there = || made.disks.iter().map(|new| &new.planned).filter(|planned| !planned.make_file);
+        let mut open = Vec::new();
+        for planned in there() {
+            let path = Path::new(&planned.path);
+            let opened = self.source.open(path, true, self.settings.lock_wait).await;
+            open.push((planned, opened.map_err(|error| failed("cannot use a disk", &error))?));
+        }
+        self.board.progress(task, 5, "looking into the disks");
+        let reviewed = there().filter(|planned| planned.review.is_some());
+        let paths = reviewed.map(|planned| PathBuf::from(&planned.path)).collect();
+        let identities = claim::identities(&self.settings.inspector, paths).await;
+        let (mut problems, mut passed) = (Vec::new(), BTreeMap::new());
+        for (planned, disk) in open {
+            let found = claim::look(&self.settings.inspector, &disk).await;
+            let found = found.map_err(|error| failed(&planned.name, &error))?;
+            let identity = identities.get(Path::new(&planned.path)).map(String::as_str);
+            let size_bytes = disk.geometry().size_bytes;
+            problems.extend(claim::problem(planned, size_bytes, identity, &found));
+            if size_bytes < planned.size_bytes {
+                problems.push(format!("{} is smaller than planned", planned.path));
             }
-            // The log is zeroed when its group is formatted; the file must have its size, and be blank.
-            create_file(path, new.planned.size_bytes, 0..0)
-                .await
-                .map_err(|error| failed("cannot make a disk", &error))?;
+            passed.insert(planned.id, (disk, planned.erase && found.contents.is_some()));
         }
+        if problems.is_empty() { Ok(passed) } else { Err(claim::refusal(problems)) }
+    }
+
+    async fn make_file(&self, new: &NewDisk) -> Result<Disk, EngineError> {
+        let path = Path::new(&new.planned.path);
+        if let Some(folder) = path.parent() {
+            let made = std::fs::create_dir_all(folder);
+            made.map_err(|error| failed(&format!("folder {}", folder.display()), &error))?;
+        }
+        // The log is zeroed when its group is formatted; the file must have its size, and be blank.
+        create_file(path, new.planned.size_bytes, 0..0)
+            .await
+            .map_err(|error| failed("cannot make a disk", &error))?;
         let opened = self.source.open(path, true, self.settings.lock_wait).await;
-        let disk = opened.map_err(|error| failed("cannot use a disk", &error))?;
-        if !new.planned.erase && !is_blank(&disk).await.map_err(|error| failed(&new.planned.name, &error))? {
-            let detail = format!("{} holds data; list it in erase to overwrite it", path.display());
-            return Err(EngineError::Conflict { detail });
-        }
-        if disk.geometry().size_bytes < new.planned.size_bytes {
-            let detail = format!("{} is smaller than planned", path.display());
-            return Err(EngineError::Conflict { detail });
-        }
-        Ok(disk)
+        opened.map_err(|error| failed("cannot use a disk", &error))
     }
 
     /// Changes the configuration: in force, and seen by everyone, once it stands on a majority of the disks.
@@ -249,19 +291,6 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
         self.changed(None);
         Ok(())
     }
-}
-
-/// Whether nothing can be seen at the start and the end of a disk.
-async fn is_blank(disk: &Disk) -> Result<bool, crate::io::DiskError> {
-    let size = disk.geometry().size_bytes;
-    let len = BLANK_BYTES.min(size);
-    for offset in [0, size - len] {
-        let buf = disk.read(offset, IoBuf::for_read(len as usize)).await?;
-        if buf.as_slice().iter().any(|byte| *byte != 0) {
-            return Ok(false);
-        }
-    }
-    Ok(true)
 }
 
 async fn format_one(new: &NewDisk, disk: &Disk) -> Result<Label, EngineError> {

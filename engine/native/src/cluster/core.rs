@@ -3,11 +3,13 @@
 //! Invariants: no borrow of `state` is held across an await, nor while an object is asked to do something (it calls back); the
 //! configuration changes only under `config_turn`, room is given out only under `place_turn`.
 use super::board::Board;
+use super::claim::Inspector;
 use super::counters::VolumeCounters;
 use super::faults::LabFaults;
 use super::leg::{Directory, Leg, LegMembers};
 use super::pace::ResyncPace;
 use super::source::DiskSource;
+use super::watch::Watch;
 use crate::cap::label::Label;
 use crate::dg::DgConfig;
 use crate::fmt::config::{ClusterConfig, ConfigHost};
@@ -44,6 +46,8 @@ pub struct Settings {
     pub groups: DgConfig,
     /// Whether repair runs; a check looks without moving anything.
     pub looks_after: bool,
+    /// Knows foreign disks.
+    pub inspector: Inspector,
 }
 
 impl Settings {
@@ -57,6 +61,7 @@ impl Settings {
             objects: obj::Config::default(),
             groups: DgConfig::default(),
             looks_after: true,
+            inspector: Inspector::default(),
         }
     }
 }
@@ -166,6 +171,7 @@ pub struct ClusterCore<D> {
     /// Held while power or partitions change.
     pub(super) lab_turn: Mutex<()>,
     pub(super) pace: ResyncPace,
+    pub(super) watch: RefCell<Watch>,
     /// What starts with the cluster, called once it is ready.
     pub(super) front: RefCell<Option<crate::nbd::Front<super::volumes::Volumes<D>>>>,
     pub(super) ticks: Cell<u64>,
@@ -203,6 +209,7 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
             place_turn: Mutex::default(),
             lab_turn: Mutex::default(),
             pace: ResyncPace::default(),
+            watch: RefCell::default(),
             front: RefCell::default(),
             ticks: Cell::new(0),
             lock: RefCell::default(),

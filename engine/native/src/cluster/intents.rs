@@ -35,6 +35,7 @@ impl<D: DiskSource + 'static> Core for ClusterCore<D> {
         match intent {
             Intent::ConfigureCluster { plan } => self.configure(task, plan),
             Intent::AddClaims { hosts, claims } => self.add_claims(task, &hosts, &claims),
+            Intent::ReplaceDisk { lost, by } => self.replace_disk(task, lost, &by),
             Intent::UpdateCluster { name, default_policy, repair_delay_seconds } => {
                 self.update_cluster(name, default_policy, repair_delay_seconds).await
             }

@@ -4,6 +4,7 @@
 //! disk before anything is appended in this life; a disk of a host without power is not touched.
 use super::assemble::{Assembly, assemble};
 use super::core::{ClusterCore, RunDisk, RunHost, RunObject, Settings};
+use super::find;
 use super::hint::{self, HintError, HintedDisk};
 use super::source::{DiskSource, Looked, PathError, look};
 use crate::cap::label::Label;
@@ -76,7 +77,7 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
     }
 
     async fn open_listed(&self, listed: &[HintedDisk]) -> Result<(), StartError> {
-        let paths: Vec<PathBuf> = listed.iter().map(|disk| disk.path.clone()).collect();
+        let paths = find::resolve(&self.source, listed).await;
         let mut looked = look(&self.source, &paths, true, self.settings.lock_wait).await;
         if let Some(index) = looked.refused.iter().position(|(_, error)| error.in_use()) {
             return Err(StartError::InUse(looked.refused.swap_remove(index).1));
@@ -140,11 +141,14 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
         self.name_hosts();
         self.apply_disk_faults();
         let epoch = assembly.epoch_max + 1;
-        self.load_labels(None, epoch).await?;
+        self.load_labels(&|_| true, epoch).await?;
         self.state.borrow_mut().boot = Boot::new(epoch.into());
         self.update_partition();
         self.open_groups(None).await;
         self.open_objects(self.directory.objects()).await;
+        if let Err(error) = self.store_hint() {
+            tracing::warn!(%error, "the list of disks could not be renewed");
+        }
         // The votes of the objects may give the side to others than the number of hosts did.
         self.settle_partition().await;
         if let Some(seconds) = self.settings.repair_delay_seconds
@@ -161,12 +165,16 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
         self.directory.set_host_names(names);
     }
 
-    /// Loads the labels of a host (of all hosts that are up when `None`) and raises their epoch.
-    pub(super) async fn load_labels(&self, only: Option<HostId>, epoch: u32) -> Result<(), StartError> {
+    /// Loads the labels of the disks that are wanted, of hosts that are up, and raises their epoch.
+    pub(super) async fn load_labels(
+        &self,
+        wanted: &dyn Fn(&ConfigDisk) -> bool,
+        epoch: u32,
+    ) -> Result<(), StartError> {
         let wanted: Vec<(ConfigDisk, crate::io::Disk)> = {
             let state = self.state.borrow();
             let config = state.config.iter().flat_map(|config| &config.disks);
-            let ours = config.filter(|disk| only.is_none_or(|host| disk.host == host));
+            let ours = config.filter(|disk| wanted(disk));
             let up = ours.filter(|disk| state.hosts.get(&disk.host).is_some_and(|host| host.up));
             up.filter_map(|disk| Some((disk.clone(), state.disks.get(&disk.id)?.disk.clone()?))).collect()
         };

@@ -10,8 +10,11 @@ use model::engine::{Applied, EngineError, Fault, FaultTarget};
 use model::ids::{ComponentId, DiskId, HostId, ObjectId};
 use model::state::Severity;
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::time::Duration;
+
+/// Number of the kernel's driver for loop devices. Source: kernel, `admin-guide/devices.txt`.
+const LOOP_MAJOR: u32 = 7;
 
 impl<D: DiskSource + 'static> ClusterCore<D> {
     /// Breaks or heals something. Done on return, and kept over restarts.
@@ -88,7 +91,7 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
         if found.is_empty() { Err(EngineError::NotFound { what }) } else { Ok(found) }
     }
 
-    /// Faults are for labs: a disk that is a device is never broken on purpose.
+    /// Faults are for labs: a disk that is a device is never broken on purpose. A loop device is a file.
     fn only_files(&self, target: &FaultTarget, hosts: &[String]) -> Result<(), EngineError> {
         let state = self.state.borrow();
         let Some(config) = &state.config else { return Ok(()) };
@@ -98,8 +101,10 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
         let mut disks = config.disks.iter().filter(|disk| meant(disk.id, disk.host));
         let device = disks.find(|disk| {
             let path = state.disks.get(&disk.id).map(|run| &run.path);
-            path.and_then(|path| std::fs::metadata(path).ok())
-                .is_some_and(|found| found.file_type().is_block_device())
+            path.and_then(|path| std::fs::metadata(path).ok()).is_some_and(|found| {
+                let is_loop = rustix::fs::major(found.rdev()) == LOOP_MAJOR;
+                found.file_type().is_block_device() && !is_loop
+            })
         });
         device.map_or(Ok(()), |disk| {
             let detail = format!("{} is a real device; faults are for lab and file disks only", disk.name);
@@ -175,7 +180,7 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
     }
 
     /// Tells objects that components went away: what they miss is marked before anything else is acknowledged.
-    async fn tell_gone(&self, lost: BTreeMap<ObjectId, Vec<ComponentId>>) {
+    pub(super) async fn tell_gone(&self, lost: BTreeMap<ObjectId, Vec<ComponentId>>) {
         let told = lost.iter().map(async |(object, components)| {
             if let Some(owner) = self.owner(*object) {
                 owner.legs_gone(components).await;
@@ -200,10 +205,11 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
             (run.up, run.since) = (true, now);
         }
         let epoch = u32::try_from(self.boot().epoch()).unwrap_or(u32::MAX);
-        if let Err(error) = self.load_labels(Some(host), epoch).await {
+        if let Err(error) = self.load_labels(&|disk| disk.host == host, epoch).await {
             tracing::warn!(%error, host = name, "no disk of the host could be used");
         }
-        self.renew_config(host).await;
+        let disks = disks_of(&self.state.borrow(), host).into_iter().collect();
+        self.renew_config(&disks).await;
         let opened = self.open_groups(Some(host)).await;
         self.board.event(
             Severity::Info,
@@ -215,8 +221,8 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
         self.open_objects(back.into_keys().collect()).await;
     }
 
-    /// Gives the disks of a host that returned the configuration in force.
-    async fn renew_config(&self, host: HostId) {
+    /// Gives disks that returned the configuration in force.
+    pub(super) async fn renew_config(&self, disks: &BTreeSet<DiskId>) {
         let (labels, slot) = {
             let state = self.state.borrow();
             let Some(config) = &state.config else { return };
@@ -225,8 +231,7 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
                 sequence: config.version.1,
                 payload: config.to_bytes(),
             };
-            let labels =
-                disks_of(&state, host).into_iter().filter_map(|id| state.disks.get(&id)?.label.clone());
+            let labels = disks.iter().filter_map(|id| state.disks.get(id)?.label.clone());
             (labels.collect::<Vec<_>>(), slot)
         };
         for label in labels {

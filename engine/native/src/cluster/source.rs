@@ -3,6 +3,7 @@
 //! A [`DiskSource`] is where disks come from: files and devices of this machine, or simulated ones. [`look`] opens every path
 //! exclusively, reads labels and configuration slots, writes nothing, and says of each path that it cannot use why.
 use super::assemble::SeenDisk;
+use super::find::{self, Candidate, Peek};
 use crate::cap::label::{Label, LabelError, scan};
 use crate::io::{Disk, OpenError, OpenOptions, Ring, open_file};
 use model::ids::DiskId;
@@ -10,6 +11,9 @@ use model::state::Media;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+/// How long a look at a disk that may have failed is waited for: three spin-ups of a rotating disk.
+const PEEK_WAIT: Duration = Duration::from_secs(30);
 
 /// Where disks come from.
 #[allow(async_fn_in_trait, reason = "called on the engine thread only, where no future is sent")]
@@ -19,6 +23,12 @@ pub trait DiskSource {
     /// # Errors
     /// As `io::open_file`; nothing was changed.
     async fn open(&self, path: &Path, writable: bool, lock_wait: Duration) -> Result<Disk, OpenError>;
+
+    /// Devices that may carry a disk. Cheap: none is opened.
+    fn candidates(&self) -> Vec<Candidate>;
+
+    /// Looks at the superblocks at `path`, which may be in use, and changes nothing.
+    async fn peek(&self, path: &Path) -> Peek;
 }
 
 /// Files and block devices of this machine.
@@ -39,6 +49,20 @@ impl DiskSource for MachineSource {
         // The superblock knows the media of a formatted disk; before that the inventory says it.
         let options = OpenOptions { writable, lock_wait, media: Media::Flash };
         open_file(&self.ring, path, options).await
+    }
+
+    fn candidates(&self) -> Vec<Candidate> {
+        find::candidates(Path::new("/sys"))
+    }
+
+    async fn peek(&self, path: &Path) -> Peek {
+        let path = path.to_owned();
+        // A disk that hangs holds up this look, and nothing else.
+        let looked = tokio::task::spawn_blocking(move || find::peek(&path));
+        match tokio::time::timeout(PEEK_WAIT, looked).await {
+            Ok(Ok(found)) => found,
+            _ => Peek::Unreadable,
+        }
     }
 }
 

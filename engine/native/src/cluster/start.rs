@@ -1,5 +1,6 @@
 //! Starting and stopping the engine of a data folder.
 use super::capabilities::capabilities;
+use super::claim::Inspector;
 use super::core::{ClusterCore, Settings};
 use super::handle::NativeEngine;
 use super::open::StartError;
@@ -28,12 +29,20 @@ pub struct Options {
     pub lock_wait: Duration,
     /// Whether volumes are served on `nbd.sock` in the folder.
     pub nbd: bool,
+    /// Knows foreign disks; the default one tells blank from not blank.
+    pub inspector: Inspector,
 }
 
 impl Options {
     /// The defaults for a data folder.
     pub fn new(data_dir: impl Into<PathBuf>) -> Self {
-        Self { data_dir: data_dir.into(), repair_delay_seconds: None, lock_wait: LOCK_WAIT, nbd: true }
+        Self {
+            data_dir: data_dir.into(),
+            repair_delay_seconds: None,
+            lock_wait: LOCK_WAIT,
+            nbd: true,
+            inspector: Inspector::default(),
+        }
     }
 }
 
@@ -61,6 +70,7 @@ async fn open(options: Options) -> Result<std::rc::Rc<ClusterCore<MachineSource>
         lock_wait: options.lock_wait,
         repair_delay_seconds: options.repair_delay_seconds,
         nbd_socket: options.nbd.then_some(socket),
+        inspector: options.inspector,
         ..Settings::new(data_dir)
     };
     let core = ClusterCore::start(MachineSource::new(ring), Env::machine(seed()?), settings).await?;

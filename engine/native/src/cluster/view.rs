@@ -170,7 +170,7 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
         let host = host_name(state, leg.host);
         let reason = match seen {
             ComponentState::Active => None,
-            ComponentState::Absent => Some(format!("{host} is absent")),
+            ComponentState::Absent => Some(self.absence(leg.disk, &host)),
             ComponentState::Degraded => Some("its disk failed".into()),
             ComponentState::Stale => Some("missed writes while it was away".into()),
             ComponentState::Resyncing => Some("is being brought up to date".into()),

@@ -278,6 +278,8 @@ impl Core {
         let batch = match self.write_batch(records, crcs, bufs, None).await {
             Ok(batch) => batch,
             Err(error) => {
+                // First, so that those who wait hear whether the disk failed or was pulled.
+                self.fail(&error);
                 let answer = self.check().err().unwrap_or(DgError::Failed);
                 jobs.into_iter().for_each(|job| job.refuse(answer.clone()));
                 return Err(error);

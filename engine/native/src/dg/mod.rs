@@ -292,6 +292,17 @@ impl Dg {
         self.core().members.iter().filter(|member| member.failed.get()).map(|member| member.disk).collect()
     }
 
+    /// The disk is not there any more, although no I/O has met that yet. Nothing happens when it is not in the group.
+    pub fn disk_pulled(&self, disk: DiskId) {
+        let core = self.core();
+        if core.label.superblock().disk == disk {
+            core.fail(&DiskError::Gone);
+        }
+        if let Some(index) = core.members.iter().position(|member| member.disk == disk) {
+            core.fail_member(index, &DiskError::Gone);
+        }
+    }
+
     /// Members of the group whose disk was pulled.
     pub fn pulled_disks(&self) -> Vec<DiskId> {
         self.core().members.iter().filter(|member| member.pulled.get()).map(|member| member.disk).collect()

@@ -23,8 +23,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use tokio::sync::{Notify, mpsc, oneshot};
 
-/// What is written at once when a ring is formatted, bytes.
-const FORMAT_BYTES: u64 = 1 << 20;
 /// How the commands of a member's task arrive.
 type Drains = mpsc::UnboundedReceiver<oneshot::Sender<()>>;
 
@@ -48,7 +46,8 @@ impl Dg {
         }
     }
 
-    /// Writes the ring of `group` with zeros and flushes: an append to written space needs no metadata of a file system under it.
+    /// Fills the ring of `group` with zeros and flushes: an append to written space needs no metadata of a file system under it, and
+    /// no batch of an earlier life of the disk is left to be found.
     ///
     /// # Errors
     /// `NoLogRegion`; `ReadLog` when the disk fails.
@@ -58,12 +57,8 @@ impl Dg {
             (superblock.disk, superblock.log_region(group))
         };
         let region = region.ok_or(DgError::NoLogRegion(disk))?;
-        let zeros = IoBuf::zeroed(FORMAT_BYTES as usize);
-        for from in (0..region.len_bytes).step_by(FORMAT_BYTES as usize) {
-            let len = FORMAT_BYTES.min(region.len_bytes - from) as usize;
-            let zeros = vec![zeros.slice(0..len)];
-            log.disk().write(region.offset_bytes + from, zeros).await.map_err(DgError::ReadLog)?;
-        }
+        let filled = log.disk().fill_with_zeros(region.offset_bytes, region.len_bytes).await;
+        filled.map_err(DgError::ReadLog)?;
         log.disk().flush().await.map_err(DgError::ReadLog)
     }
 

@@ -20,6 +20,9 @@ pub const REGIONS_OFFSET: u64 = 3 * MIB;
 pub const LOG_BYTES_MIN: u64 = 16 * MIB;
 /// The log of one group is never larger. Source: vSAN's limit of the write buffer, 600 GB.
 pub const LOG_BYTES_MAX: u64 = 600_000_000_000 / MIB * MIB;
+/// The log of a combined disk is never larger: a longer one holds no more than the disk can write back anyway, and it is filled with
+/// zeros when the disk is formatted, which takes a rotating disk three minutes.
+pub const COMBINED_LOG_BYTES_MAX: u64 = 32 << 30;
 /// Extents of one allocation group at most: what one bitmap page maps, 1000 MiB.
 pub const GROUP_EXTENTS_MAX: u64 = 16_000;
 
@@ -40,7 +43,7 @@ pub enum LayoutError {
 }
 
 /// The regions of a disk of `size_bytes` with `roles` for `groups`. A cache disk is shared out evenly; a combined disk gives
-/// `log_percent` of its space, but 16 MiB at least, to the log; any other disk is one extents region.
+/// `log_percent` of its space, but 16 MiB at least and 32 GiB at most, to the log; any other disk is one extents region.
 ///
 /// # Errors
 /// `LayoutError`, each with what would be right.
@@ -64,7 +67,10 @@ pub fn regions(
     let space = end - REGIONS_OFFSET;
     let log_bytes = match (only_cache, roles.contains(Roles::CACHE)) {
         (true, _) => space / count / MIB * MIB,
-        (false, true) => (space / 100 * u64::from(log_percent.min(90)) / MIB * MIB).max(LOG_BYTES_MIN),
+        (false, true) => {
+            let share = space / 100 * u64::from(log_percent.min(90)) / MIB * MIB;
+            share.clamp(LOG_BYTES_MIN, COMBINED_LOG_BYTES_MAX)
+        }
         (false, false) => 0,
     };
     let log_bytes = log_bytes.min(LOG_BYTES_MAX);

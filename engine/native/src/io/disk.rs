@@ -2,12 +2,16 @@
 use super::file::FileDisk;
 #[cfg(any(test, feature = "sim"))]
 use super::sim::SimHandle;
-use super::{FaultSwitch, IoBuf};
+use super::{FaultSwitch, IoBuf, Reader};
 use model::state::Media;
 use std::rc::Rc;
 
-/// Smallest unit of offset and length, bytes.
+/// Smallest unit of offset and length of files and of most devices, bytes.
 pub const SECTOR_BYTES: u64 = 512;
+/// Zeros are written in pieces of this size, bytes.
+pub(super) const ZERO_BYTES: usize = 1 << 20;
+/// A device is asked for so many zeros at a time, bytes: seconds on a rotating disk.
+const ZERO_PIECE_BYTES: u64 = 256 << 20;
 
 /// What an I/O was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +75,8 @@ pub struct Geometry {
     pub size_bytes: u64,
     /// What the disk writes at once, bytes.
     pub physical_block_bytes: u32,
+    /// Smallest unit of offset and length, bytes: 512, or 4096 on a disk with such sectors.
+    pub sector_bytes: u32,
     /// What it is made of.
     pub media: Media,
 }
@@ -152,7 +158,8 @@ impl Disk {
         }
     }
 
-    /// Gives the range back to what is under the disk; afterwards it reads as zeros.
+    /// Gives the range back to what is under the disk; afterwards it reads as zeros, or as before on a device that cannot
+    /// give anything back.
     pub async fn discard(&self, offset_bytes: u64, len_bytes: u64) -> Result<(), DiskError> {
         self.check(offset_bytes, len_bytes)?;
         let io = async {
@@ -164,6 +171,48 @@ impl Disk {
             }
         };
         self.faults.unless_off(io).await.unwrap_or(Err(DiskError::Gone))
+    }
+
+    /// Fills the range with zeros: devices that can do so by themselves are asked to. Durable after the next flush.
+    pub async fn fill_with_zeros(&self, offset_bytes: u64, len_bytes: u64) -> Result<(), DiskError> {
+        self.check(offset_bytes, len_bytes)?;
+        let zeros = IoBuf::zeroed(ZERO_BYTES.min(len_bytes as usize));
+        let mut device = self.as_file();
+        let end = offset_bytes + len_bytes;
+        let mut at = offset_bytes;
+        while at < end {
+            if let Some(disk) = device {
+                let piece = ZERO_PIECE_BYTES.min(end - at);
+                let asked = self.faults.unless_off(disk.zero(at, piece)).await;
+                match asked.unwrap_or(Err(DiskError::Gone))? {
+                    true => at += piece,
+                    false => device = None,
+                }
+                continue;
+            }
+            let piece = (zeros.len() as u64).min(end - at);
+            self.write(at, vec![zeros.slice(0..piece as usize)]).await?;
+            at += piece;
+        }
+        Ok(())
+    }
+
+    /// Whether the disk was pulled, as far as the kernel says. A disk that was pulled stays so until it is opened anew.
+    pub fn is_pulled(&self) -> bool {
+        self.as_file().is_some_and(FileDisk::is_pulled)
+    }
+
+    /// A handle to look at the disk from another thread; `None` for a simulated or a pulled one.
+    pub fn reader(&self) -> Option<Reader> {
+        self.as_file()?.reader(self.geometry.size_bytes)
+    }
+
+    fn as_file(&self) -> Option<&FileDisk> {
+        match &self.kind {
+            Kind::File(disk) => Some(disk),
+            #[cfg(any(test, feature = "sim"))]
+            Kind::Sim(_) => None,
+        }
     }
 
     /// Flips one bit in every sector of the range, past all checks of the engine: the fault "corrupt" of a lab.
@@ -211,7 +260,7 @@ impl Disk {
 
     fn check(&self, offset_bytes: u64, len_bytes: u64) -> Result<(), DiskError> {
         let inside = offset_bytes.checked_add(len_bytes).is_some_and(|end| end <= self.geometry.size_bytes);
-        let whole = (offset_bytes | len_bytes).is_multiple_of(SECTOR_BYTES);
+        let whole = (offset_bytes | len_bytes).is_multiple_of(self.geometry.sector_bytes.into());
         if inside && whole { Ok(()) } else { Err(DiskError::OutOfRange { offset_bytes, len_bytes }) }
     }
 

@@ -1,26 +1,29 @@
 //! Disks that are files or block devices of this machine: opening, locking, making.
 //!
 //! Invariants: a disk is used only under an exclusive lock that lives with the open file, so it is free only when the last
-//! write of its holder, also of a killed one, has ended; a file that holds anything is never made into a disk.
-use super::disk::{Disk, DiskError, Geometry, Kind, SECTOR_BYTES};
+//! write of its holder, also of a killed one, has ended; a file that holds anything is never made into a disk; a device that
+//! was pulled is let go, and every later I/O of this handle answers `Gone`: it comes back by being opened anew.
+use super::device::{self, Device, Places};
+use super::disk::{Disk, DiskError, Geometry, Kind, SECTOR_BYTES, ZERO_BYTES};
 use super::uring::{Request, Ring, RingFile};
-use super::{IoBuf, IoOp};
+use super::{IoBuf, IoOp, Reader};
 use model::state::Media;
-use rustix::fs::{FileType, FlockOperation, Mode, OFlags, SeekFrom};
+use rustix::fs::{FileType, FlockOperation, Mode, OFlags, SeekFrom, Stat};
+use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::io::{self, Write};
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 /// How long `serve` waits for the lock of a disk: what a killed process may need to end its last writes.
 pub const LOCK_WAIT: Duration = Duration::from_secs(30);
 /// Pause between two tries to lock.
 const LOCK_RETRY: Duration = Duration::from_millis(50);
-/// Zeros are written in pieces of this size, bytes.
-const ZERO_BYTES: usize = 1 << 20;
+/// Sectors that the engine can use at most: every transfer is made of whole blocks of 4 KiB.
+const LOGICAL_BLOCK_BYTES_MAX: u32 = 4096;
 
 /// Why a disk could not be opened or made. Nothing was changed on it, but for `Prepare`.
 #[derive(Debug, thiserror::Error)]
@@ -55,6 +58,14 @@ pub enum OpenError {
         /// Which.
         path: PathBuf,
     },
+    /// Sectors larger than a block.
+    #[error("{} has sectors of {bytes} bytes; format it with 512 or 4096 (`sg_format`, `nvme format`)", path.display())]
+    Sectors {
+        /// Which.
+        path: PathBuf,
+        /// Their size.
+        bytes: u32,
+    },
     /// The file holds something.
     #[error("{} is not blank: it holds data that a disk would overwrite", path.display())]
     NotBlank {
@@ -72,8 +83,10 @@ pub enum OpenError {
 }
 
 /// Who holds a lock, as far as the kernel tells.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holder {
+    /// What holds a device, when it is no process: a mount, swap, an array.
+    pub what: Option<String>,
     /// Process id; `None` when the kernel does not show it.
     pub pid: Option<u32>,
     /// Name of its command.
@@ -82,9 +95,10 @@ pub struct Holder {
 
 impl std::fmt::Display for Holder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match (&self.pid, &self.command) {
-            (Some(pid), Some(command)) => write!(f, "process {pid} ({command})"),
-            (Some(pid), None) => write!(f, "process {pid}"),
+        match (&self.what, &self.pid, &self.command) {
+            (Some(what), ..) => f.write_str(what),
+            (None, Some(pid), Some(command)) => write!(f, "process {pid} ({command})"),
+            (None, Some(pid), None) => write!(f, "process {pid}"),
             _ => f.write_str("another process"),
         }
     }
@@ -107,14 +121,37 @@ pub async fn open_file(ring: &Ring, path: &Path, options: OpenOptions) -> Result
     let fd = open_locked(path, access, options.lock_wait).await?;
     let size_bytes = rustix::fs::seek(&fd, SeekFrom::End(0)).map_err(|errno| inspect(path, errno))?;
     let stat = rustix::fs::fstat(&fd).map_err(|errno| inspect(path, errno))?;
+    let device = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::BlockDevice => Some(
+            Device::of(&fd, &stat, size_bytes, Places::default()).map_err(|errno| inspect(path, errno))?,
+        ),
+        _ => None,
+    };
+    let sector_bytes = device.as_ref().map_or(SECTOR_BYTES as u32, |device| device.logical_block_bytes);
+    if sector_bytes > LOGICAL_BLOCK_BYTES_MAX || !sector_bytes.is_power_of_two() {
+        return Err(OpenError::Sectors { path: path.to_owned(), bytes: sector_bytes });
+    }
     let geometry = Geometry {
-        size_bytes: size_bytes - size_bytes % SECTOR_BYTES,
-        physical_block_bytes: physical_block_bytes(&stat),
+        size_bytes: size_bytes - size_bytes % u64::from(sector_bytes),
+        physical_block_bytes: device.as_ref().map_or(4096, |device| device.physical_block_bytes),
+        sector_bytes,
         media: options.media,
     };
-    go_direct(&fd);
-    let file = Rc::new(RingFile::new(fd));
-    Ok(Disk::new(Kind::File(FileDisk { ring: ring.clone(), file }), geometry))
+    match go_direct(&fd) {
+        Err(errno) if device.is_some() => return Err(open_error(path, errno)),
+        Err(errno) => {
+            tracing::debug!(%errno, "this file system has no direct I/O; the page cache is used");
+        }
+        Ok(()) => {}
+    }
+    let file = Rc::new(RingFile::new(fd, sector_bytes as usize));
+    let open = OpenFile {
+        last: Rc::downgrade(&file),
+        file: RefCell::new(Some(file)),
+        device,
+        can_discard: Cell::new(true),
+    };
+    Ok(Disk::new(Kind::File(FileDisk { ring: ring.clone(), open: Rc::new(open) }), geometry))
 }
 
 /// An exclusive lock on a file that is no disk, made when missing; free when dropped or when the process ends.
@@ -196,7 +233,7 @@ async fn open_locked(path: &Path, access: OFlags, wait: Duration) -> Result<Owne
     loop {
         let opened = rustix::fs::open(path, access | exclusive | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR);
         let holder = match opened {
-            Err(rustix::io::Errno::BUSY) if is_device => Holder { pid: None, command: None },
+            Err(rustix::io::Errno::BUSY) if is_device => device_holder(path),
             Err(errno) => return Err(open_error(path, errno)),
             Ok(fd) => {
                 require_kind(path, &fd)?;
@@ -222,16 +259,26 @@ fn require_kind(path: &Path, fd: &OwnedFd) -> Result<(), OpenError> {
     }
 }
 
+/// Who holds a device that cannot be opened exclusively.
+fn device_holder(path: &Path) -> Holder {
+    rustix::fs::stat(path)
+        .map(|stat| device::holder(&Places::default(), &stat))
+        .unwrap_or_default()
+}
+
 /// Looks the holder of a lock up in the kernel's table: `N: FLOCK ADVISORY WRITE PID MAJOR:MINOR:INODE START END`.
 fn holder_of(fd: &OwnedFd) -> Holder {
-    let unknown = Holder { pid: None, command: None };
-    let Ok(stat) = rustix::fs::fstat(fd) else { return unknown };
+    rustix::fs::fstat(fd).map(|stat| holder_by_lock(&stat)).unwrap_or_default()
+}
+
+/// The process that has locked the file or the device node with this `stat`.
+pub(super) fn holder_by_lock(stat: &Stat) -> Holder {
     let (major, minor) = (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
     let place = format!("{major:02x}:{minor:02x}:{}", stat.st_ino);
     // The kernel gives the table out in pieces: a line can be missed while others come and go.
     let pid = (0..5).find_map(|_| lock_owner(&place));
     let command = pid.and_then(|pid| std::fs::read_to_string(format!("/proc/{pid}/comm")).ok());
-    Holder { pid, command: command.map(|name| name.trim().to_owned()) }
+    Holder { what: None, pid, command: command.map(|name| name.trim().to_owned()) }
 }
 
 fn lock_owner(place: &str) -> Option<u32> {
@@ -244,21 +291,8 @@ fn lock_owner(place: &str) -> Option<u32> {
 }
 
 /// Switches the page cache off where the file system can; where it cannot, flushes do the work.
-fn go_direct(fd: &OwnedFd) {
-    let direct =
-        rustix::fs::fcntl_getfl(fd).and_then(|flags| rustix::fs::fcntl_setfl(fd, flags | OFlags::DIRECT));
-    if let Err(errno) = direct {
-        tracing::debug!(%errno, "this file system has no direct I/O; the page cache is used");
-    }
-}
-
-fn physical_block_bytes(stat: &rustix::fs::Stat) -> u32 {
-    if FileType::from_raw_mode(stat.st_mode) != FileType::BlockDevice {
-        return 4096;
-    }
-    let (major, minor) = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
-    let path = format!("/sys/dev/block/{major}:{minor}/queue/physical_block_size");
-    std::fs::read_to_string(path).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(4096)
+fn go_direct(fd: &OwnedFd) -> rustix::io::Result<()> {
+    rustix::fs::fcntl_getfl(fd).and_then(|flags| rustix::fs::fcntl_setfl(fd, flags | OFlags::DIRECT))
 }
 
 fn open_error(path: &Path, errno: rustix::io::Errno) -> OpenError {
@@ -273,7 +307,18 @@ fn inspect(path: &Path, errno: rustix::io::Errno) -> OpenError {
 #[derive(Clone)]
 pub(super) struct FileDisk {
     ring: Ring,
-    file: Rc<RingFile>,
+    open: Rc<OpenFile>,
+}
+
+struct OpenFile {
+    /// `None` once it was pulled: then the kernel may forget the device.
+    file: RefCell<Option<Rc<RingFile>>>,
+    /// The same, for those who wait for the last I/O of a pulled one.
+    last: Weak<RingFile>,
+    /// When it is a block device.
+    device: Option<Device>,
+    /// Cleared when the device says that it cannot.
+    can_discard: Cell<bool>,
 }
 
 impl FileDisk {
@@ -294,9 +339,17 @@ impl FileDisk {
     }
 
     pub(super) async fn discard(&self, offset_bytes: u64, len_bytes: u64) -> Result<(), DiskError> {
+        if !self.open.can_discard.get() {
+            return Ok(());
+        }
         match self.run(offset_bytes, len_bytes, Request::Discard { len_bytes }).await {
-            Err(DiskError::Io { errno: libc::EOPNOTSUPP, .. }) => {}
+            Err(DiskError::Io { errno, .. }) if is_unsupported(errno) => {}
             done => return done.map(drop),
+        }
+        if self.open.device.is_some() {
+            // Nobody relies on what a device gives back; writing zeros over it all would cost more than it is worth.
+            self.open.can_discard.set(false);
+            return Ok(());
         }
         let end = offset_bytes + len_bytes;
         let zeros = IoBuf::zeroed(ZERO_BYTES.min(len_bytes as usize));
@@ -307,25 +360,78 @@ impl FileDisk {
         Ok(())
     }
 
+    /// Asks a device to fill the range with zeros; `false` when it has to be written. (A file would only get unwritten extents,
+    /// which cost a flush of metadata later.)
+    pub(super) async fn zero(&self, offset_bytes: u64, len_bytes: u64) -> Result<bool, DiskError> {
+        if self.open.device.is_none() {
+            return Ok(false);
+        }
+        match self.run(offset_bytes, len_bytes, Request::Zero { len_bytes }).await {
+            Err(DiskError::Io { errno, .. }) if is_unsupported(errno) => Ok(false),
+            done => done.map(|_| true),
+        }
+    }
+
     pub(super) async fn quiesce(&self) {
-        self.file.quiesce().await;
+        if let Some(file) = self.open.last.upgrade() {
+            file.quiesce().await;
+        }
+    }
+
+    /// Whether it was pulled: found by an I/O before, or asked now.
+    pub(super) fn is_pulled(&self) -> bool {
+        let open = self.open.file.borrow().clone();
+        open.is_none_or(|file| self.lets_go(&file))
+    }
+
+    pub(super) fn reader(&self, size_bytes: u64) -> Option<Reader> {
+        let file = self.open.file.borrow().clone()?;
+        let fd = rustix::io::fcntl_dupfd_cloexec(&file.fd, 0).ok()?;
+        Some(Reader::new(fd, size_bytes))
     }
 
     /// Whether the file system has space for every byte of the range already. Unknown counts as no.
     pub(super) fn is_allocated(&self, offset_bytes: u64, len_bytes: u64) -> bool {
-        let data = rustix::fs::seek(&self.file.fd, SeekFrom::Data(offset_bytes));
-        let hole = rustix::fs::seek(&self.file.fd, SeekFrom::Hole(offset_bytes));
+        let Some(file) = self.open.file.borrow().clone() else { return false };
+        let data = rustix::fs::seek(&file.fd, SeekFrom::Data(offset_bytes));
+        let hole = rustix::fs::seek(&file.fd, SeekFrom::Hole(offset_bytes));
         data == Ok(offset_bytes) && hole.is_ok_and(|hole| hole >= offset_bytes + len_bytes)
     }
 
     async fn run(&self, offset_bytes: u64, len_bytes: u64, request: Request) -> Result<Request, DiskError> {
         let op: IoOp = request.op();
-        self.ring.run(&self.file, offset_bytes, request).await.map_err(|errno| match errno {
+        let Some(file) = self.open.file.borrow().clone() else { return Err(DiskError::Gone) };
+        self.ring.run(&file, offset_bytes, request).await.map_err(|errno| match errno {
+            libc::ENODEV | libc::ENXIO | libc::ENOMEDIUM => {
+                self.let_go();
+                DiskError::Gone
+            }
+            // A device that was pulled answers with any error, "no space" included: it has become smaller.
+            _ if self.lets_go(&file) => DiskError::Gone,
             libc::ENOSPC | libc::EDQUOT => DiskError::NoSpace,
-            libc::ENODEV | libc::ENXIO => DiskError::Gone,
             _ => DiskError::Io { op, offset_bytes, len_bytes, errno },
         })
     }
+
+    /// Lets a device go that is not there any more; whether it did.
+    fn lets_go(&self, file: &RingFile) -> bool {
+        let is_pulled = self.open.device.as_ref().is_some_and(|device| !device.is_there(&file.fd));
+        if is_pulled {
+            self.let_go();
+        }
+        is_pulled
+    }
+
+    /// Closes a device once its last I/O has ended. A regular file stays open: its name may lead to another one.
+    fn let_go(&self) {
+        if self.open.device.is_some() {
+            self.open.file.borrow_mut().take();
+        }
+    }
+}
+
+fn is_unsupported(errno: i32) -> bool {
+    matches!(errno, libc::EOPNOTSUPP | libc::EINVAL | libc::ENOSYS | libc::ENOTTY)
 }
 
 #[cfg(test)]

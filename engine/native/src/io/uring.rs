@@ -51,13 +51,15 @@ struct Inner {
 /// An open file, shared by its disk and by every I/O on it: it is closed, and its lock free, after the last of them.
 pub(super) struct RingFile {
     pub(super) fd: OwnedFd,
+    /// Smallest unit of offset and length, bytes.
+    sector_bytes: usize,
     in_flight: Cell<usize>,
     idle: Notify,
 }
 
 impl RingFile {
-    pub(super) fn new(fd: OwnedFd) -> Self {
-        Self { fd, in_flight: Cell::new(0), idle: Notify::new() }
+    pub(super) fn new(fd: OwnedFd, sector_bytes: usize) -> Self {
+        Self { fd, sector_bytes, in_flight: Cell::new(0), idle: Notify::new() }
     }
 
     /// Waits until the kernel holds no I/O of this file.
@@ -85,6 +87,7 @@ pub(super) enum Request {
     Write(Vec<IoBuf>),
     Flush,
     Discard { len_bytes: u64 },
+    Zero { len_bytes: u64 },
 }
 
 impl Request {
@@ -92,14 +95,14 @@ impl Request {
         match self {
             Request::Read(buf) => buf.len(),
             Request::Write(bufs) => bufs.iter().map(|buf| buf.len()).sum(),
-            Request::Flush | Request::Discard { .. } => 0,
+            Request::Flush | Request::Discard { .. } | Request::Zero { .. } => 0,
         }
     }
 
     pub(super) fn op(&self) -> IoOp {
         match self {
             Request::Read(_) => IoOp::Read,
-            Request::Write(_) => IoOp::Write,
+            Request::Write(_) | Request::Zero { .. } => IoOp::Write,
             Request::Flush => IoOp::Flush,
             Request::Discard { .. } => IoOp::Discard,
         }
@@ -355,6 +358,10 @@ impl Busy {
                 let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
                 opcode::Fallocate::new(fd, *len_bytes).offset(at).mode(mode).build()
             }
+            Request::Zero { len_bytes } => {
+                let mode = libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE;
+                opcode::Fallocate::new(fd, *len_bytes).offset(at).mode(mode).build()
+            }
         }
     }
 
@@ -373,13 +380,15 @@ impl Busy {
             // The file ends before the disk does.
             return Some(Err(libc::EIO));
         }
+        let before = self.done_bytes;
         self.done_bytes += result as usize;
         if self.done_bytes == want {
             return Some(Ok(()));
         }
         // Direct I/O goes on at a whole sector; the bytes in between are done twice.
-        self.done_bytes -= self.done_bytes % super::disk::SECTOR_BYTES as usize;
-        None
+        self.done_bytes -= self.done_bytes % self.file.sector_bytes;
+        // Less than a sector is no progress: the file ends there.
+        if self.done_bytes > before { None } else { Some(Err(libc::EIO)) }
     }
 }
 

@@ -124,9 +124,11 @@ fn disk_hosts(draft: &Draft, disks: Vec<Disk>) -> Vec<DiskHost> {
 
 fn disk_row(draft: &Draft, disk: &Disk, recommended: Option<String>) -> DiskRow {
     let view = &disk.view;
-    let eligible = disk.can_be_claimed();
-    let why_not =
-        disk.why_not.clone().or_else(|| disk.reason.clone()).filter(|_| !eligible).unwrap_or_default();
+    // A device that no host has yet cannot be claimed for one.
+    let homeless = view.host.is_empty().then(|| "it belongs to no host yet".to_owned());
+    let eligible = disk.can_be_claimed() && homeless.is_none();
+    let why_not = disk.why_not.clone().or_else(|| disk.reason.clone()).or(homeless);
+    let why_not = why_not.filter(|_| !eligible).unwrap_or_default();
     let choice = |value: &str, word: &str| Choice { why_not: why_not.clone(), ..Choice::new(value, word) };
     let model: Vec<&str> = [disk.model.as_deref(), disk.serial.as_deref()].into_iter().flatten().collect();
     DiskRow {

@@ -4,6 +4,7 @@ use crate::app::{App, Cluster};
 use crate::error::{AppError, FieldError};
 use crate::service::auth::{Actor, check_name};
 use crate::service::draft::{self, Claim, Draft, Services, SpaceEfficiency};
+use crate::service::inventory::Seen;
 use crate::service::{cluster, disks, lab, licence, plan};
 use model::ids::DiskId;
 use model::plan::LabShape;
@@ -209,8 +210,15 @@ pub async fn save(
     }
     let lab = if (step, go) == (Step::Hosts, "lab") { Some(lab_shape(form)?) } else { None };
     let new_policy = if (step, go) == (Step::Policies, "add") { Some(policy(form)?) } else { None };
+    let seen = if step == Step::Disks { disks::seen_for_draft(app, cluster).await? } else { Seen::default() };
+    let snapshot = cluster.snapshot().await?;
     let change = |draft: &mut Draft| {
         put(draft, step, form)?;
+        if step == Step::Disks {
+            // What the person sees now is what each disk is compared with before it is written.
+            let named = disks::named_by(&draft.claims);
+            disks::adopt(app, &seen, &snapshot, draft, &named).map_err(|error| claim_fields(draft, error))?;
+        }
         match (step, go.split_once(':')) {
             (Step::Hosts, Some(("remove", name))) => draft.remove_host(name),
             (Step::Policies, Some(("remove", name))) => draft.delete_policy(name)?,
@@ -261,14 +269,19 @@ fn renamed(error: AppError) -> AppError {
 }
 
 fn check_claims(draft: &Draft) -> Result<(), AppError> {
-    plan::check_claims(draft, &draft.claims).map_err(|error| match error {
+    plan::check_claims(draft, &draft.claims).map_err(|error| claim_fields(draft, error))
+}
+
+/// The error with the fields of the form.
+fn claim_fields(draft: &Draft, error: AppError) -> AppError {
+    match error {
         AppError::Invalid(errors) => {
             let named =
                 |error: FieldError| FieldError { field: field_of_claim(draft, &error.field), ..error };
             AppError::Invalid(errors.into_iter().map(named).collect())
         }
         other => other,
-    })
+    }
 }
 
 /// `claims[1].capacity[0]` → the id of that disk's row, so that the summary can lead there.

@@ -43,6 +43,7 @@ fn plan(folder: &Path, hosts: u32, capacity_mib: u64) -> ClusterPlan {
         media: Media::Flash,
         make_file: true,
         erase: false,
+        review: None,
     };
     let claim = |number: u32| PlannedGroup {
         host: host(number).id,

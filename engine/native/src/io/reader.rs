@@ -1,0 +1,93 @@
+//! Reading an open disk from another thread, byte by byte: for looking at what is on it before anything is written.
+//!
+//! Invariant: it reads through the handle that holds the disk exclusively and past the page cache, in whole blocks, so what it
+//! sees is what is on the disk now, and no write.
+use super::ALIGNMENT_BYTES;
+use std::io;
+use std::os::fd::OwnedFd;
+
+/// Bytes read at once, at most.
+const PIECE_BYTES: u64 = 1 << 20;
+const UNIT: u64 = ALIGNMENT_BYTES as u64;
+
+/// A second handle of an open disk; the exclusive hold lasts until both are closed.
+#[derive(Debug)]
+pub struct Reader {
+    fd: OwnedFd,
+    size_bytes: u64,
+}
+
+impl Reader {
+    pub(super) fn new(fd: OwnedFd, size_bytes: u64) -> Self {
+        Self { fd, size_bytes }
+    }
+
+    /// Bytes of the disk.
+    pub fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    /// Fills `buffer` from `offset`, whatever its alignment.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` beyond the end; what the disk says.
+    pub fn read_at(&self, mut offset: u64, mut buffer: &mut [u8]) -> io::Result<()> {
+        let end = offset.checked_add(buffer.len() as u64).filter(|end| *end <= self.size_bytes);
+        if end.is_none() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        while !buffer.is_empty() {
+            let from = offset / UNIT * UNIT;
+            let to = (offset + buffer.len() as u64).next_multiple_of(UNIT).min(from + PIECE_BYTES);
+            let piece = self.blocks(from, (to - from) as usize)?;
+            let skip = (offset - from) as usize;
+            let take = piece.len().saturating_sub(skip).min(buffer.len());
+            if take == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            let (now, rest) = buffer.split_at_mut(take);
+            now.copy_from_slice(&piece[skip..skip + take]);
+            (offset, buffer) = (offset + take as u64, rest);
+        }
+        Ok(())
+    }
+
+    /// Whole blocks from `from`; fewer at the end of a disk that is no multiple of a block.
+    fn blocks(&self, from: u64, length: usize) -> io::Result<Vec<u8>> {
+        let mut memory = vec![0; length + ALIGNMENT_BYTES];
+        let start = memory.as_ptr().align_offset(ALIGNMENT_BYTES);
+        let mut done = 0;
+        while done < length {
+            let rest = &mut memory[start + done..start + length];
+            match rustix::io::pread(&self.fd, rest, from + done as u64) {
+                Ok(0) => break,
+                Ok(count) => done += count,
+                Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        memory.truncate(start + done);
+        Ok(memory.split_off(start))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::FileExt;
+
+    #[test]
+    fn any_range_is_read_as_it_is() {
+        let file = tempfile::tempfile().expect("a file");
+        let bytes: Vec<u8> = (0..3 * 4096 + 512u32).map(|index| (index % 251) as u8).collect();
+        file.write_all_at(&bytes, 0).expect("write");
+        let reader = Reader::new(file.into(), bytes.len() as u64);
+        for (offset, length) in [(0, 1), (510, 2), (4095, 2), (4096, 4096), (1, 12_000), (12_288, 512), (0, 12_800)] {
+            let mut buffer = vec![0; length];
+            reader.read_at(offset, &mut buffer).expect("read");
+            assert_eq!(buffer, bytes[offset as usize..offset as usize + length], "{length} at {offset}");
+        }
+        assert!(reader.read_at(12_799, &mut [0; 2]).is_err());
+        assert!(reader.read_at(u64::MAX, &mut [0; 2]).is_err());
+    }
+}
