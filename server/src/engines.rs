@@ -118,9 +118,8 @@ impl Inspect for Eyes {
             Some(Signature { offset_bytes: finding.offset_bytes?, is_table })
         };
         // Data without a signature is not looked for block by block: it is overwritten in time.
-        let signs = |finding: &&::inventory::contents::Finding| {
-            finding.kind != ::inventory::contents::Kind::Unknown
-        };
+        let signs =
+            |finding: &&::inventory::contents::Finding| finding.kind != ::inventory::contents::Kind::Unknown;
         Found {
             contents: contents.summary(),
             fingerprint: ::inventory::contents::fingerprint(read, size_bytes, &contents),

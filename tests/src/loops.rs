@@ -30,7 +30,9 @@ pub fn problem() -> Option<String> {
     match Loop::try_new(&folder.path().join("try.img"), 1 << 20, 512) {
         Ok(_) => None,
         Err(why) => {
-            println!("skipped: loop devices cannot be made here ({why}); run as root on a machine that has them");
+            println!(
+                "skipped: loop devices cannot be made here ({why}); run as root on a machine that has them"
+            );
             Some(why)
         }
     }

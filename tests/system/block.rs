@@ -87,7 +87,8 @@ impl Box {
 
     /// A device that carries a copy of the volume, as an index into `loops`, with the id of its disk.
     fn device_of_a_copy(&self) -> (usize, String) {
-        let copy = leaves(&self.object()).into_iter().find(|leaf| leaf["kind"] == "component").expect("a copy");
+        let copy =
+            leaves(&self.object()).into_iter().find(|leaf| leaf["kind"] == "component").expect("a copy");
         let path = copy["disk_path"].as_str().expect("a path");
         let index = self.loops.iter().position(|device| device.path == path).expect("one of ours");
         (index, copy["disk"].as_str().expect("a disk").to_owned())
@@ -123,9 +124,9 @@ fn life_of_a_disk(sector_bytes: u32) {
     let machine = Box::ready(sector_bytes);
     let uri = machine.server.nbd_uri("db");
     let load = Load::start(&uri, 32, 4);
-    machine.api.until("/api/v1/volumes/db", "data arrives", |volume| {
-        volume["used_bytes"].as_u64() > Some(2 * MIB)
-    });
+    machine
+        .api
+        .until("/api/v1/volumes/db", "data arrives", |volume| volume["used_bytes"].as_u64() > Some(2 * MIB));
 
     // Pulled: absent, not failed, and I/O goes on.
     let (index, id) = machine.device_of_a_copy();
@@ -191,7 +192,8 @@ fn disks_that_changed_their_names_are_found_and_faults_are_taken_like_those_of_f
     let machine = Box::ready(512);
     let uri = machine.server.nbd_uri("db");
     tools::ok("qemu-io", &["-f", "raw", "-c", "write -P 0x77 0 8M", "-c", "flush", &uri]);
-    let ids: Vec<String> = machine.loops[..3].iter().map(|device| id_of(&machine.row_at(&device.path))).collect();
+    let ids: Vec<String> =
+        machine.loops[..3].iter().map(|device| id_of(&machine.row_at(&device.path))).collect();
     let (mut loops, folder, data) = machine.stop();
 
     // Their names go round: each is where another one was.

@@ -160,7 +160,8 @@ impl ServeArgs {
             lists_devices: self.devices,
             inventory_dir,
             // A variable and no option: nobody who is not testing Millpond itself wants it.
-            allows_loop_devices: std::env::var_os("MILLPOND_ALLOW_LOOP_DEVICES").is_some_and(|set| set == "1"),
+            allows_loop_devices: std::env::var_os("MILLPOND_ALLOW_LOOP_DEVICES")
+                .is_some_and(|set| set == "1"),
             lab,
             repair_delay_seconds: self.repair_delay,
         };

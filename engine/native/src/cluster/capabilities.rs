@@ -3,8 +3,18 @@ use model::engine::{Capabilities, Capability, EngineError, EngineKind};
 use model::policy::{FaultToleranceMethod, Policy, SiteTolerance};
 
 /// What works.
-const AVAILABLE: [&str; 8] =
-    ["raid1", "stripe", "thin", "faults", "resync-limit", "import", "fault-domains", "policy-apply"];
+const AVAILABLE: [&str; 10] = [
+    "raid1",
+    "stripe",
+    "thin",
+    "faults",
+    "resync-limit",
+    "import",
+    "fault-domains",
+    "policy-apply",
+    "block-devices",
+    "replace",
+];
 
 /// What does not work yet, and what would serve meanwhile.
 const MISSING: [(&str, &str); 17] = [

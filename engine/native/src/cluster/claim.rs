@@ -116,11 +116,15 @@ pub fn problem(
         let again = "look at the disks again and claim anew";
         if identity != Some(review.identity.as_str()) {
             let (was, is) = (&review.identity, identity.unwrap_or("not to be identified"));
-            return Some(format!("{disk} is another disk than the one reviewed (it was {was}, it is {is}): {again}"));
+            return Some(format!(
+                "{disk} is another disk than the one reviewed (it was {was}, it is {is}): {again}"
+            ));
         }
         if size_bytes != planned.size_bytes {
             let was = planned.size_bytes;
-            return Some(format!("{disk} had {was} bytes when it was reviewed and has {size_bytes}: {again}"));
+            return Some(format!(
+                "{disk} had {was} bytes when it was reviewed and has {size_bytes}: {again}"
+            ));
         }
     }
     let reviewed = planned.review.as_ref().and_then(|review| review.contents.as_deref());
@@ -166,7 +170,7 @@ pub(super) async fn look(inspector: &Inspector, disk: &Disk) -> Result<Found, Di
     let reader: Reader = disk.reader().ok_or(DiskError::Gone)?;
     let inspector = inspector.0.clone();
     let looked = tokio::task::spawn_blocking(move || {
-        inspector.look(reader.size_bytes(), &|offset, buffer| reader.read_at(offset, buffer))
+        inspector.look(reader.size_bytes(), &|offset: u64, buffer: &mut [u8]| reader.read_at(offset, buffer))
     });
     Ok(looked.await.unwrap_or_else(|stopped| Found {
         unreadable: Some(format!("looking at it broke off: {stopped}")),

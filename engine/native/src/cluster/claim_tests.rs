@@ -73,8 +73,7 @@ impl Inspect for Marks {
             let mut byte = [0];
             read(*offset, &mut byte).expect("reads") == () && byte[0] == 0xee
         };
-        let signature =
-            |offset_bytes: u64| Signature { offset_bytes, is_table: offset_bytes < 1 << 20 };
+        let signature = |offset_bytes: u64| Signature { offset_bytes, is_table: offset_bytes < 1 << 20 };
         let signatures: Vec<Signature> = places.filter(is_marked).map(signature).collect();
         Found { contents: (!signatures.is_empty()).then(|| "marks".into()), signatures, ..Found::default() }
     }

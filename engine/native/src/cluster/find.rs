@@ -48,7 +48,8 @@ pub fn candidates(sys: &Path) -> Vec<Candidate> {
     };
     let is_never = |name: &str| {
         NEVER.iter().any(|never| {
-            name.strip_prefix(never).is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))
+            name.strip_prefix(never)
+                .is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))
         })
     };
     let held = |name: &str| {
@@ -73,10 +74,8 @@ pub fn candidates(sys: &Path) -> Vec<Candidate> {
 
 /// Looks at the superblocks of a file or device.
 pub fn peek(path: &Path) -> Peek {
-    let opened = std::fs::OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
-        .open(path);
+    let opened =
+        std::fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC).open(path);
     let file = match opened {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Peek::NotThere,

@@ -162,7 +162,9 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
                 )));
             }
             if self.state.borrow().stopping {
-                return Err(conflict("Millpond is stopping; what is missing is rebuilt after the next start"));
+                return Err(conflict(
+                    "Millpond is stopping; what is missing is rebuilt after the next start",
+                ));
             }
             for object in users {
                 let stuck = self.with_object(object, |found| {
@@ -172,7 +174,10 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
                     why.map(|why| format!("{} cannot be rebuilt: {why}", found.seen.name))
                 });
                 if let Some(Some(why)) = stuck {
-                    return Err(conflict(format!("{why}; the new disk is in use, {} stays listed", lost.name)));
+                    return Err(conflict(format!(
+                        "{why}; the new disk is in use, {} stays listed",
+                        lost.name
+                    )));
                 }
             }
             self.care.notify_one();
@@ -182,9 +187,8 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
 
     fn users_of_disk(&self, disk: DiskId) -> Vec<ObjectId> {
         let state = self.state.borrow();
-        let uses = |object: &super::core::RunObject| {
-            object.descriptor().legs().iter().any(|leg| leg.disk == disk)
-        };
+        let uses =
+            |object: &super::core::RunObject| object.descriptor().legs().iter().any(|leg| leg.disk == disk);
         state.objects.iter().filter(|(_, object)| uses(object)).map(|(id, _)| *id).collect()
     }
 

@@ -220,7 +220,7 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
             let _turn = self.config_turn.lock().await;
             let open: Vec<Disk> = {
                 let mut state = self.state.borrow_mut();
-                let runs = state.disks.iter_mut().filter(|(id, _)| disks.contains(id));
+                let runs = state.disks.iter_mut().filter(|(id, _)| disks.contains(*id));
                 runs.filter_map(|(_, run)| {
                     run.label = None;
                     run.disk.clone()

@@ -162,7 +162,10 @@ mod tests {
     #[test]
     fn what_holds_a_disk_is_named() {
         assert_eq!(used(&[]), None);
-        assert_eq!(used(&[("sys/dev/block/8:0/holders/md127", "")]).as_deref(), Some("md127, which is made of it"));
+        assert_eq!(
+            used(&[("sys/dev/block/8:0/holders/md127", "")]).as_deref(),
+            Some("md127, which is made of it")
+        );
         assert_eq!(
             used(&[("sys/dev/block/8:0/sda1/holders/dm-0", "")]).as_deref(),
             Some("dm-0, which is made of it")
@@ -198,7 +201,11 @@ mod tests {
         assert!(!is_there(&[("sys/dev/block/8:16/dev", "8:16")], 8192), "it is not listed");
         assert!(is_there(&[], 8192), "without sysfs nobody says that it is gone");
         for (state, there) in [("running", true), ("live", true), ("offline", false), ("deleting", false)] {
-            assert_eq!(is_there(&[listed, ("sys/dev/block/8:0/device/state", state)], 8192), there, "{state}");
+            assert_eq!(
+                is_there(&[listed, ("sys/dev/block/8:0/device/state", state)], 8192),
+                there,
+                "{state}"
+            );
         }
     }
 }

@@ -261,9 +261,7 @@ fn require_kind(path: &Path, fd: &OwnedFd) -> Result<(), OpenError> {
 
 /// Who holds a device that cannot be opened exclusively.
 fn device_holder(path: &Path) -> Holder {
-    rustix::fs::stat(path)
-        .map(|stat| device::holder(&Places::default(), &stat))
-        .unwrap_or_default()
+    rustix::fs::stat(path).map(|stat| device::holder(&Places::default(), &stat)).unwrap_or_default()
 }
 
 /// Looks the holder of a lock up in the kernel's table: `N: FLOCK ADVISORY WRITE PID MAJOR:MINOR:INODE START END`.

@@ -82,7 +82,9 @@ mod tests {
         let bytes: Vec<u8> = (0..3 * 4096 + 512u32).map(|index| (index % 251) as u8).collect();
         file.write_all_at(&bytes, 0).expect("write");
         let reader = Reader::new(file.into(), bytes.len() as u64);
-        for (offset, length) in [(0, 1), (510, 2), (4095, 2), (4096, 4096), (1, 12_000), (12_288, 512), (0, 12_800)] {
+        for (offset, length) in
+            [(0, 1), (510, 2), (4095, 2), (4096, 4096), (1, 12_000), (12_288, 512), (0, 12_800)]
+        {
             let mut buffer = vec![0; length];
             reader.read_at(offset, &mut buffer).expect("read");
             assert_eq!(buffer, bytes[offset as usize..offset as usize + length], "{length} at {offset}");

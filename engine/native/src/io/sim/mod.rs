@@ -157,7 +157,12 @@ impl SimDisk {
             rng: RefCell::new(ChaCha8Rng::seed_from_u64(seed)),
             misbehaviour: Cell::default(),
             events: events.clone(),
-            geometry: Geometry { size_bytes, physical_block_bytes: 4096, sector_bytes: 512, media: Media::Flash },
+            geometry: Geometry {
+                size_bytes,
+                physical_block_bytes: 4096,
+                sector_bytes: 512,
+                media: Media::Flash,
+            },
             life: Cell::new(0),
             settled: Notify::new(),
             holds: hold::Holds::default(),
