@@ -69,8 +69,8 @@ fn banner(disk: &DiskView, lab: bool) -> Option<Explain> {
         DiskState::Healthy => return None,
         DiskState::Absent => (
             Tone::Absent,
-            "is away, maybe with its host",
-            "It is waited for until the repair delay has passed; what returns only catches up. Resync shows the clock time.",
+            "is away, pulled or with its host",
+            "It is taken back wherever it is plugged in, and waited for until the repair delay has passed; what returns only catches up. Resync shows the clock time.",
         ),
         DiskState::Failed => (
             Tone::Failed,
@@ -102,6 +102,22 @@ fn banner(disk: &DiskView, lab: bool) -> Option<Explain> {
         actions,
         ..Explain::default()
     })
+}
+
+/// What a script would ask about the disk, or do about one that is lost.
+fn commands(disk: &DiskView) -> Vec<Command> {
+    let mut commands = vec![(
+        "what its loss would do",
+        format!("curl -X POST … $MILLPOND/api/v1/what-if -d '{{\"fail\":[\"disk:{}\"]}}'", disk.id),
+    )];
+    let is_lost = matches!(disk.state, DiskState::Absent | DiskState::Failed);
+    if is_lost && matches!(disk.role, DiskRole::Capacity | DiskRole::Combined) {
+        commands.push((
+            "put a free disk in its place",
+            format!("curl -X POST … $MILLPOND/api/v1/disks/{}/replace -d '{{\"by\":\"ID\"}}'", disk.id),
+        ));
+    }
+    parts::commands(&commands)
 }
 
 /// The page.
@@ -147,10 +163,7 @@ pub async fn page(
             _ => "It is empty: the next volume or repair may use it.",
         },
         history: parts::happenings(&found.items, page.now),
-        command_list: parts::commands(&[(
-            "what its loss would do",
-            format!("curl -X POST … $MILLPOND/api/v1/what-if -d '{{\"fail\":[\"disk:{}\"]}}'", path.id),
-        )]),
+        command_list: commands(view),
         chip: row.chip,
         notes: row.notes,
         name: disk.view.name,
