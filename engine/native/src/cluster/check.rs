@@ -17,7 +17,7 @@ use crate::io::{Env, IoBuf, Ring, lock_file};
 use crate::obj::quorum::is_current;
 use crate::obj::store::{ReadRun, Store};
 use model::state::ClusterState;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 

@@ -145,6 +145,8 @@ pub(super) async fn resolve(source: &impl DiskSource, listed: &[HintedDisk]) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::io::{Disk, OpenError};
+    use std::time::Duration;
 
     #[test]
     fn candidates_are_disks_with_a_mark_that_follows_them() {
@@ -169,6 +171,48 @@ mod tests {
         let after = candidates(sys.path());
         assert_eq!(paths(&after), paths(&before));
         assert_ne!(after[2].mark, before[2].mark, "another disk has the name");
+    }
+
+    /// Devices that are not there for the file system, with what stands on each.
+    struct Shelf(Vec<(&'static str, u8)>);
+
+    impl DiskSource for Shelf {
+        async fn open(&self, _: &Path, _: bool, _: Duration) -> Result<Disk, OpenError> {
+            unreachable!("nothing is opened to find out where it is")
+        }
+
+        fn candidates(&self) -> Vec<Candidate> {
+            self.0.iter().map(|(path, _)| Candidate { path: path.into(), mark: String::new() }).collect()
+        }
+
+        async fn peek(&self, path: &Path) -> Peek {
+            let found = self.0.iter().find(|(known, _)| Path::new(known) == path);
+            let ours =
+                |number| Peek::Ours(ClusterId::from_random([9; 16]), DiskId::from_random([number; 16]));
+            found.map_or(Peek::NotThere, |(_, number)| ours(*number))
+        }
+    }
+
+    #[tokio::test]
+    async fn disks_are_found_where_they_are_now() {
+        let hinted = |number: u8, path: &str| HintedDisk {
+            id: DiskId::from_random([number; 16]),
+            name: format!("d{number}"),
+            path: path.into(),
+        };
+        let listed = [
+            hinted(1, "/dev/no-a"),
+            hinted(2, "/dev/no-b"),
+            hinted(3, "/dev/no-c"),
+            hinted(4, "/srv/disk4.img"),
+            hinted(5, "/dev/no-e"),
+        ];
+        // 1 stayed, 2 and 3 changed places, 5 is lost, a stranger came.
+        let shelf = Shelf(vec![("/dev/no-a", 1), ("/dev/no-b", 3), ("/dev/no-c", 2), ("/dev/no-f", 8)]);
+        let mut paths = resolve(&shelf, &listed).await;
+        paths.sort();
+        let expected = ["/dev/no-a", "/dev/no-b", "/dev/no-c", "/dev/no-e", "/srv/disk4.img"];
+        assert_eq!(paths, expected.map(PathBuf::from));
     }
 
     #[test]
