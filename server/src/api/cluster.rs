@@ -319,15 +319,16 @@ pub async fn retire_disk(
 }
 
 /// Body of POST /disks/{id}/replace.
-#[derive(Deserialize, ToSchema)]
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ReplaceBody {
     /// Id of the disk that takes its place.
-    #[schema(value_type = String)]
+    #[cfg_attr(test, schema(value_type = String))]
     by: DiskId,
     /// Named again when it holds something that may be erased.
     #[serde(default)]
-    #[schema(value_type = Vec<String>)]
+    #[cfg_attr(test, schema(value_type = Vec<String>))]
     erase: Vec<DiskId>,
 }
 
