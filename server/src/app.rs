@@ -5,6 +5,7 @@ use crate::error::AppError;
 use crate::service::auth::{Passwords, SetupCode};
 use crate::service::deeds::Deeds;
 use crate::service::live::Live;
+use crate::tls::Tls;
 use model::engine::{Engine, EngineKind};
 use model::plan::LabShape;
 use model::view::Snapshot;
@@ -39,6 +40,33 @@ pub struct Config {
     pub lab: Option<LabShape>,
     /// `--repair-delay`.
     pub repair_delay_seconds: Option<u32>,
+    /// Where the certificate comes from, when this server itself speaks TLS.
+    pub tls_source: Option<crate::tls::Source>,
+    /// The certificate in use; there once the data folder is open.
+    pub tls: Option<Tls>,
+    /// What this machine is called by others; empty while it is only reached from itself.
+    pub names: Vec<String>,
+    /// Whether a service manager looks after this process.
+    pub supervised: bool,
+}
+
+impl Config {
+    /// The address that is listened on, as a browser takes it.
+    pub fn base(&self) -> String {
+        format!("{}://{}", if self.tls.is_some() { "https" } else { "http" }, self.listen)
+    }
+
+    /// The address that a person is shown: what a proxy in front shows, or one under which others reach this machine.
+    pub fn shown(&self) -> String {
+        let elsewhere = crate::tls::names::from_elsewhere(&self.names);
+        let host =
+            elsewhere.filter(|_| self.listen.ip().is_unspecified()).map(|name| match name.contains(':') {
+                true => format!("[{name}]"),
+                false => name.clone(),
+            });
+        let named = host.map(|host| format!("https://{host}:{}", self.listen.port()));
+        self.public_url.clone().or(named).unwrap_or_else(|| self.base())
+    }
 }
 
 /// One cluster that this process serves.

@@ -1,54 +1,87 @@
 //! The one file that names an engine crate.
 use crate::error::AppError;
 use crate::service::inventory;
+use model::ids::{ClusterId, DiskId};
+use model::view::Snapshot;
 use native::cluster::claim::{Found, Inspect, Inspector, ReadAt, Signature};
 use native::cluster::handle::NativeEngine;
 use native::cluster::offline;
 use native::cluster::start::Options;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// What a look at disks found.
 pub struct Scan {
-    /// Clusters: name, uuid, disks that are there and missing, and what is odd.
-    pub clusters: Vec<Value>,
+    /// Clusters, in order of id.
+    pub clusters: Vec<FoundCluster>,
     /// Paths that cannot be used, with the reason.
-    pub refused: Vec<Value>,
+    pub refused: Vec<(PathBuf, String)>,
+}
+
+/// A cluster found on disks.
+pub struct FoundCluster {
+    /// Identity.
+    pub id: ClusterId,
+    /// Name.
+    pub name: String,
+    /// Its disks that are there: name and path.
+    pub present: Vec<(String, PathBuf)>,
+    /// Its disks that are not: id, name, and name of the host.
+    pub missing: Vec<(DiskId, String, String)>,
+    /// What it would be if it were opened now.
+    pub inside: Arc<Snapshot>,
+    /// What a person must put right before it may be imported, one sentence each.
+    pub obstacles: Vec<String>,
+    /// What a person should know, one sentence each.
+    pub notes: Vec<String>,
+}
+
+impl From<native::cluster::import::FoundCluster> for FoundCluster {
+    fn from(found: native::cluster::import::FoundCluster) -> Self {
+        let native::cluster::import::FoundCluster { assembly, inside, obstacles, notes } = found;
+        let host_of = |id| {
+            let host = assembly.config.hosts.iter().find(|host| host.id == id);
+            host.map(|host| host.name.clone()).unwrap_or_default()
+        };
+        Self {
+            id: assembly.cluster,
+            name: assembly.config.name.clone(),
+            present: assembly
+                .disks
+                .values()
+                .map(|disk| (disk.superblock.name.clone(), disk.path.clone()))
+                .collect(),
+            missing: assembly
+                .missing
+                .iter()
+                .map(|disk| (disk.id, disk.name.clone(), host_of(disk.host)))
+                .collect(),
+            inside,
+            obstacles,
+            notes,
+        }
+    }
+}
+
+/// Looks at disks read-only, on this thread, which waits for them.
+///
+/// # Errors
+/// One sentence when the machine refuses; a single bad path is listed instead.
+pub fn look(paths: &[PathBuf]) -> Result<Scan, String> {
+    let scanned = offline::scan(paths).map_err(|error| offline::sentence(&error))?;
+    let clusters = scanned.clusters.into_iter().map(FoundCluster::from).collect();
+    Ok(Scan { clusters, refused: scanned.refused })
 }
 
 /// Looks at disks read-only.
 ///
 /// # Errors
 /// [`AppError::Conflict`] when the machine refuses; a single bad path is listed instead.
-pub async fn scan(paths: Vec<String>) -> Result<Scan, AppError> {
-    let paths: Vec<PathBuf> = paths.into_iter().map(PathBuf::from).collect();
-    let scanned = tokio::task::spawn_blocking(move || {
-        let scanned = offline::expand(&paths).and_then(|paths| offline::scan(&paths));
-        scanned.map(|scanned| Scan {
-            clusters: scanned.clusters.iter().map(cluster).collect(),
-            refused: scanned
-                .refused
-                .iter()
-                .map(|(path, reason)| json!({"path": path, "reason": reason}))
-                .collect(),
-        })
-    });
-    let scanned = scanned.await.map_err(AppError::internal)?;
-    scanned.map_err(|error| AppError::Conflict(offline::sentence(&error)))
-}
-
-fn cluster(found: &native::cluster::assemble::Assembly) -> Value {
-    let missing: Vec<Value> =
-        found.missing.iter().map(|disk| json!({"id": disk.id, "name": disk.name})).collect();
-    json!({
-        "uuid": found.cluster,
-        "name": found.config.name,
-        "disks_present": found.present,
-        "missing": missing,
-        "findings": found.findings.iter().map(ToString::to_string).collect::<Vec<_>>(),
-    })
+pub async fn scan(paths: Vec<PathBuf>) -> Result<Scan, AppError> {
+    let looked = tokio::task::spawn_blocking(move || look(&paths)).await;
+    looked.map_err(AppError::internal)?.map_err(AppError::Conflict)
 }
 
 /// A client of one volume over the NBD socket: the server's own workloads use it, so that they see what any client sees.
@@ -171,9 +204,12 @@ pub fn check(data_dir: &Path, deep: bool) -> Result<Checked, String> {
 ///
 /// # Errors
 /// One sentence; the folder is as before.
-pub fn import(data_dir: &Path, paths: &[PathBuf]) -> Result<(String, Vec<String>), String> {
-    let paths = offline::expand(paths).map_err(|error| offline::sentence(&error))?;
-    offline::import(data_dir, &paths).map_err(|error| offline::sentence(&error))
+pub fn import(
+    data_dir: &Path,
+    paths: &[PathBuf],
+    cluster: Option<ClusterId>,
+) -> Result<(String, Vec<String>), String> {
+    offline::import(data_dir, paths, cluster).map_err(|error| offline::sentence(&error))
 }
 
 /// The on-disk structures of one disk.

@@ -8,6 +8,7 @@
 //! web, api                 pages, JSON. `http` holds what both share: authorisation, headers, failures, live stream
 //! service                  use cases: typed functions over views of `model`. No HTTP type
 //! db                       all SQL. `console.db` (people, drafts, history), `views.db` (projections)
+//! listen, tls              the port: connections, their limits, the certificate
 //! app, error, edge         shared state, the one error type, clock and randomness
 //! engines                  the one file that names an engine crate
 //! ```
@@ -22,8 +23,10 @@ pub mod edge;
 pub mod engines;
 pub mod error;
 pub mod http;
+pub mod listen;
 pub mod router;
 pub mod service;
+pub mod tls;
 pub mod web;
 
 #[cfg(test)]

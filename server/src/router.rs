@@ -32,7 +32,7 @@ fn open() -> Vec<Route> {
 
 /// Pages, for people with a session.
 fn pages() -> Vec<Route> {
-    use web::{auth, home, search, volumes, watch, wizard};
+    use web::{auth, home, import, search, volumes, watch, wizard};
     vec![
         get("/", Viewer, home::page),
         get("/live", Viewer, live::stream),
@@ -40,6 +40,8 @@ fn pages() -> Vec<Route> {
         get("/search", Viewer, search::page),
         post("/start/lab", Admin, home::start_lab),
         post("/start/wizard", Admin, home::start_wizard),
+        get("/import", Admin, import::page),
+        post("/import", Admin, import::start),
         get("/setup-cluster/{cluster}/progress", Viewer, wizard::progress::page),
         get("/setup-cluster/{cluster}/{step}", Admin, wizard::page),
         post("/setup-cluster/{cluster}/{step}", Admin, wizard::save),
@@ -140,7 +142,7 @@ fn operating() -> Vec<Route> {
 /// each cluster as `/api/v1/clusters/{cluster}…`.
 #[rustfmt::skip]
 fn in_cluster() -> Vec<Route> {
-    use api::{cluster as c, domains as d, dto, groupings as g, operations as o, policies as p, risk as r, storage as s};
+    use api::{cluster as c, domains as d, dto, groupings as g, import as i, operations as o, policies as p, risk as r, storage as s};
     vec![
         get("/cluster", Viewer, c::get).says("The cluster").answers::<dto::Cluster>(),
         post("/cluster", Admin, c::configure).says("Make the cluster").takes::<c::ConfigureBody>().accepts(),
@@ -190,7 +192,8 @@ fn in_cluster() -> Vec<Route> {
         put("/licence", Admin, c::put_licence).says("Enter a licence key").takes::<c::LicenceBody>().answers::<c::LicenceAnswer>(),
         get("/license", Viewer, c::licence).says("As /licence").answers::<c::LicenceAnswer>(),
         put("/license", Admin, c::put_licence).says("As /licence").takes::<c::LicenceBody>().answers::<c::LicenceAnswer>(),
-        post("/import/scan", Admin, c::scan).says("Look for a cluster on disks").takes::<c::ScanBody>().answers::<c::ScanAnswer>(),
+        post("/import/scan", Admin, i::scan).says("Look for a cluster on disks").takes::<i::ScanBody>().answers::<i::ScanAnswer>(),
+        post("/import", Admin, i::start).says("Take over a cluster on disks").takes::<i::ImportBody>().accepts(),
     ]
 }
 

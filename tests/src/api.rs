@@ -38,6 +38,9 @@ impl Api {
             "-H",
             "Accept: application/json",
         ];
+        if self.base.starts_with("https:") {
+            args.push("--insecure");
+        }
         if !self.token.is_empty() {
             args.extend(["-H", &authorization]);
         }

@@ -39,6 +39,8 @@ impl Browser {
             "--disable-sync",
             "--disable-dev-shm-usage",
             "--hide-scrollbars",
+            // Servers with a certificate of their own making.
+            "--ignore-certificate-errors",
         ] {
             capabilities.add_arg(flag).expect("a flag");
         }

@@ -39,7 +39,8 @@ impl Server {
         Self::start_with(data, args, &[("MILLPOND_ALLOW_LOOP_DEVICES", "1")])
     }
 
-    fn start_with(data: &Path, args: &[&str], environment: &[(&str, &str)]) -> Self {
+    /// As [`Server::start`], with more in the environment.
+    pub fn start_with(data: &Path, args: &[&str], environment: &[(&str, &str)]) -> Self {
         let stderr_path = data.with_extension("log");
         let stderr =
             std::fs::OpenOptions::new().create(true).append(true).open(&stderr_path).expect("open the log");
@@ -49,6 +50,7 @@ impl Server {
             .arg(data)
             .args(["--listen", "127.0.0.1:0"])
             .args(args)
+            .env_remove("SSH_CONNECTION")
             .envs(environment.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -208,6 +210,17 @@ impl Lab {
         let data = data.to_str().expect("plain");
         tools::ok(binary.to_str().expect("plain"), &["check", "--deep", "--data", data]);
         drop(folder);
+    }
+
+    /// Stops the server, does something with its disks, and starts it again.
+    pub fn restart_with(self, meanwhile: impl FnOnce()) -> Self {
+        let Self { server, folder, .. } = self;
+        let data = server.data.clone();
+        server.stop();
+        meanwhile();
+        let server = Server::start(&data, &[]);
+        let api = server.api("admin");
+        Self { server, api, folder }
     }
 
     /// Restarts the server (after `kill` or `stop`) on the same folder.

@@ -7,6 +7,8 @@ mod contract;
 mod crash;
 mod faults;
 mod foreign;
+mod import;
 mod journeys;
 mod recovery;
+mod tls;
 mod wrong_starts;

@@ -6,7 +6,7 @@
 //! What an engine cannot do is absent from its [`Capabilities`] and refused by name, never faked. (On Ceph a volume is an
 //! RBD image, a policy a pool with its rule, a component a shard of a placement group: the trait says "volume", "policy"
 //! and "component" only; inventory, host and disk actions need an orchestrator there, so each is a capability of its own.)
-use crate::ids::{DiskId, ObjectId, TaskId};
+use crate::ids::{ClusterId, DiskId, ObjectId, TaskId};
 use crate::placement::Refusal;
 use crate::plan::{ClusterPlan, PlannedDisk, PlannedGroup, PlannedHost};
 use crate::policy::Policy;
@@ -67,6 +67,13 @@ pub enum Intent {
     ConfigureCluster {
         /// The whole plan.
         plan: ClusterPlan,
+    },
+    /// Take over the cluster that lies on disks of this machine. Runs as a task.
+    ImportCluster {
+        /// Which, as the look at the disks found it.
+        cluster: ClusterId,
+        /// Absolute paths of its disks.
+        paths: Vec<String>,
     },
     /// Add disk groups to a configured cluster. Runs as a task.
     AddClaims {

@@ -401,39 +401,3 @@ pub async fn put_licence(
 ) -> Answer<LicenceAnswer> {
     Ok(Json(licence::put(&app, &actor, &cluster, body.key).await?.into()))
 }
-
-/// Body of POST /import/scan.
-#[derive(Deserialize)]
-#[cfg_attr(test, derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
-pub struct ScanBody {
-    paths: Vec<String>,
-}
-
-/// What a scan found.
-#[derive(Serialize)]
-#[cfg_attr(test, derive(utoipa::ToSchema))]
-pub struct ScanAnswer {
-    #[cfg_attr(test, schema(value_type = Vec<Object>))]
-    clusters: Vec<serde_json::Value>,
-    #[cfg_attr(test, schema(value_type = Vec<Object>))]
-    refused: Vec<serde_json::Value>,
-}
-
-/// POST /import/scan
-pub async fn scan(
-    Admin(_): Admin,
-    InCluster(_): InCluster,
-    Body(body): Body<ScanBody>,
-) -> Answer<ScanAnswer> {
-    if body.paths.is_empty() {
-        return Err(AppError::field("paths", "name at least one disk or folder"));
-    }
-    for (index, path) in body.paths.iter().enumerate() {
-        if !path.starts_with('/') || path.contains('\0') {
-            return Err(AppError::field(format!("paths[{index}]"), "an absolute path"));
-        }
-    }
-    let found = crate::engines::scan(body.paths).await?;
-    Ok(Json(ScanAnswer { clusters: found.clusters, refused: found.refused }))
-}

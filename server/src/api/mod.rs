@@ -14,6 +14,7 @@ pub mod device;
 pub mod domains;
 pub mod dto;
 pub mod groupings;
+pub mod import;
 pub mod metrics;
 pub mod openapi;
 pub mod operations;

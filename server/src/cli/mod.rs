@@ -8,11 +8,13 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
+mod announce;
 mod folder;
 mod licence;
 mod offline;
 mod people;
 mod serve;
+mod service;
 
 /// A storage cluster with a browser console.
 #[derive(Parser)]
@@ -45,6 +47,9 @@ enum Command {
     Import(offline::ImportArgs),
     /// Print the on-disk structures of one disk as JSON
     Dump(offline::DumpArgs),
+    /// Serve from the start of the machine on: a systemd service
+    #[command(subcommand)]
+    Service(service::ServiceCommand),
     /// Make and print signed licence keys
     #[command(subcommand)]
     Licence(licence::LicenceCommand),
@@ -103,6 +108,7 @@ pub fn main() -> ExitCode {
         Command::Check(args) => offline::check(&args),
         Command::Import(args) => offline::import(&args),
         Command::Dump(args) => offline::dump(&args),
+        Command::Service(command) => service::run(command),
         Command::Licence(command) => block_on(licence::run(command)),
     };
     outcome.unwrap_or_else(|sentence| {
@@ -155,7 +161,10 @@ mod tests {
             (vec!["--lab", "hosts=64,cache=0,capacity=35x1000TiB"], "free"),
             (vec!["--ceph-conf", "/etc/ceph/ceph.conf"], "--ceph-conf"),
             (vec!["--nbd-listen", "127.0.0.1:10809"], "--nbd-listen"),
-            (vec!["--tls-self-signed"], "--tls-self-signed"),
+            (vec!["--tls-self-signed", "--tls-key", "/k"], "leave out"),
+            (vec!["--tls-cert", "/no/such/cert.pem"], "--tls-key"),
+            (vec!["--tls-key", "/no/such/key.pem"], "--tls-cert"),
+            (vec!["--tls-cert", "/no/such/cert.pem", "--tls-key", "/no/such/key.pem"], "/no/such/cert.pem"),
             (vec!["--public-url", "mill.example"], "--public-url"),
             (vec!["--file-disks", "/no/such/folder"], "--file-disks"),
             (vec!["--colour"], "--colour"),

@@ -1,5 +1,6 @@
 //! `check`, `import`, `dump`, `open`: work on disks that no server uses.
 use super::{DataArgs, Outcome, folder};
+use crate::service::import;
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -16,8 +17,14 @@ pub(super) struct CheckArgs {
 #[derive(Args)]
 pub(super) struct ImportArgs {
     /// New data folder
-    #[arg(long, value_name = "NEWDIR")]
-    data: PathBuf,
+    #[arg(long, value_name = "NEWDIR", required_unless_present = "look")]
+    data: Option<PathBuf>,
+    /// Which cluster, by its id, when the disks hold several
+    #[arg(long, value_name = "ID")]
+    cluster: Option<uuid::Uuid>,
+    /// Only say what is there and what would become of it
+    #[arg(long)]
+    look: bool,
     /// Disks, or folders of disks
     #[arg(required = true)]
     paths: Vec<PathBuf>,
@@ -56,9 +63,10 @@ pub(super) fn check(args: &CheckArgs) -> Outcome {
 }
 
 pub(super) fn import(args: &ImportArgs) -> Outcome {
-    let fresh = !folder::absolute(&args.data)?.exists();
-    let data = folder::prepare(&args.data)?;
-    let imported = crate::engines::import(&data, &args.paths);
+    let Some(folder) = args.data.as_ref().filter(|_| !args.look) else { return look(&args.paths) };
+    let fresh = !folder::absolute(folder)?.exists();
+    let data = folder::prepare(folder)?;
+    let imported = crate::engines::import(&data, &args.paths, args.cluster.map(model::ids::ClusterId));
     let (name, notes) = imported.inspect_err(|_| {
         if fresh {
             // Only the empty folder that was made just now.
@@ -68,6 +76,18 @@ pub(super) fn import(args: &ImportArgs) -> Outcome {
     notes.iter().for_each(|note| eprintln!("millpond: {note}"));
     println!("cluster \"{name}\" can be served: millpond serve --data {}", data.display());
     Ok(ExitCode::SUCCESS)
+}
+
+/// Exit 0 when every cluster that was found can be imported, 1 otherwise.
+fn look(paths: &[PathBuf]) -> Outcome {
+    let scan = crate::engines::look(paths)?;
+    let ready = !scan.clusters.is_empty() && scan.clusters.iter().all(|found| found.obstacles.is_empty());
+    scan.clusters.iter().for_each(|found| print!("{}", import::described(found)));
+    if scan.clusters.is_empty() {
+        println!("no cluster of Millpond on these disks");
+    }
+    scan.refused.iter().for_each(|(_, why)| println!("not used: {why}"));
+    Ok(ExitCode::from(u8::from(!ready)))
 }
 
 pub(super) fn dump(args: &DumpArgs) -> Outcome {

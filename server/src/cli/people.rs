@@ -76,7 +76,8 @@ pub(super) async fn user(command: UserCommand) -> Outcome {
         }
         UserCommand::Reset(args) => {
             let console = open(&args.data.data).await?;
-            let reset = auth::reset_user(&console, &passwords, &args.name, args.role, &password).await;
+            let now = SystemClock.now();
+            let reset = auth::rescue_user(&console, &passwords, now, &args.name, args.role, &password).await;
             reset.map_err(|error| sentence(&error))?;
             console.close().await;
         }

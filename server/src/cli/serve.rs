@@ -1,21 +1,20 @@
 //! `serve`: understand the options, start the engine, open the databases, print the lines of the contract, serve, stop.
 use super::people::sentence;
-use super::{DataArgs, Outcome, folder};
+use super::{DataArgs, Outcome, announce, folder};
 use crate::app::{App, Config, NATIVE};
-use crate::edge::{SystemClock, SystemRng};
-use crate::service::auth::{self, Actor};
+use crate::edge::{Clock, SystemClock, SystemRng};
+use crate::service::auth::Actor;
 use crate::service::{draft, inventory, lab};
+use crate::tls::{self, Tls};
 use clap::Args;
-use std::io::Write;
-use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpListener;
 
-/// How long open requests may take to end once the server is asked to stop.
-const REQUESTS_END: Duration = Duration::from_secs(10);
+/// How often the certificate is read again, or renewed when it ends soon.
+const CERTIFICATE_LOOK: Duration = Duration::from_secs(12 * 3600);
 
 #[derive(Args)]
 pub(super) struct ServeArgs {
@@ -43,7 +42,53 @@ pub(super) struct ServeArgs {
     #[arg(long, value_name = "URL")]
     public_url: Option<String>,
     #[command(flatten)]
+    tls: TlsArgs,
+    #[command(flatten)]
     later: LaterArgs,
+}
+
+/// The certificate of the console.
+#[derive(Args)]
+struct TlsArgs {
+    /// Certificate of the console in PEM form, with those that signed it after it
+    #[arg(long, value_name = "FILE")]
+    tls_cert: Option<PathBuf>,
+    /// Its key, in PEM form
+    #[arg(long, value_name = "FILE")]
+    tls_key: Option<PathBuf>,
+    /// Make a certificate for this machine's names and addresses, once, and show its fingerprint
+    #[arg(long)]
+    tls_self_signed: bool,
+}
+
+impl TlsArgs {
+    /// Where the certificate comes from; a pair of files is read and checked, so that a wrong one is refused here.
+    fn understand(&self) -> Result<Option<tls::Source>, String> {
+        let source = match (&self.tls_cert, &self.tls_key, self.tls_self_signed) {
+            (None, None, false) => return Ok(None),
+            (None, None, true) => tls::Source::SelfSigned,
+            (Some(certificate), Some(key), false) => tls::Source::Files {
+                certificate: folder::absolute(certificate)?,
+                key: folder::absolute(key)?,
+            },
+            (_, _, true) => {
+                return Err(
+                    "--tls-self-signed makes its own certificate; leave out --tls-cert and --tls-key".into(),
+                );
+            }
+            (Some(_), None, false) => {
+                return Err("--tls-cert needs the certificate's key; add --tls-key FILE".into());
+            }
+            (None, Some(_), false) => {
+                return Err("--tls-key needs its certificate; add --tls-cert FILE".into());
+            }
+        };
+        if source != tls::Source::SelfSigned {
+            let read = source.open(Path::new(""), &[], SystemClock.now());
+            read.map_err(|error| error.to_string())?;
+        }
+        Ok(Some(source))
+    }
 }
 
 /// Options of the contract that come with a later release; each is refused by name.
@@ -77,15 +122,6 @@ struct LaterArgs {
     /// Group of the NBD socket
     #[arg(long, value_name = "NAME")]
     nbd_socket_group: Option<String>,
-    /// Certificate of the console
-    #[arg(long, value_name = "FILE")]
-    tls_cert: Option<String>,
-    /// Its key
-    #[arg(long, value_name = "FILE")]
-    tls_key: Option<String>,
-    /// Make a certificate
-    #[arg(long)]
-    tls_self_signed: bool,
 }
 
 impl LaterArgs {
@@ -100,9 +136,6 @@ impl LaterArgs {
             ("--nbd-tls-client-ca", self.nbd_tls_client_ca.is_some()),
             ("--nbd-insecure", self.nbd_insecure),
             ("--nbd-socket-group", self.nbd_socket_group.is_some()),
-            ("--tls-cert", self.tls_cert.is_some()),
-            ("--tls-key", self.tls_key.is_some()),
-            ("--tls-self-signed", self.tls_self_signed),
         ];
         given.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
     }
@@ -122,10 +155,11 @@ impl ServeArgs {
         let listen: SocketAddr = self.listen.parse().map_err(|_| {
             format!("--listen takes an address and a port, as 127.0.0.1:7400; `{}` is not one", self.listen)
         })?;
-        if !listen.ip().is_loopback() {
+        let tls = self.tls.understand()?;
+        if !listen.ip().is_loopback() && tls.is_none() {
             return Err(format!(
-                "{listen} can be reached from elsewhere and needs TLS, which comes with a later release; use \
-                 --listen 127.0.0.1:{} and put a proxy with TLS in front",
+                "{listen} can be reached from elsewhere and needs TLS: add --tls-self-signed, or --tls-cert FILE --tls-key FILE; \
+                 or stay on this machine with --listen 127.0.0.1:{}",
                 listen.port()
             ));
         }
@@ -164,13 +198,17 @@ impl ServeArgs {
                 .is_some_and(|set| set == "1"),
             lab,
             repair_delay_seconds: self.repair_delay,
+            tls_source: tls,
+            tls: None,
+            names: if listen.ip().is_loopback() { Vec::new() } else { tls::names::of_this_machine() },
+            supervised: std::env::var_os("INVOCATION_ID").is_some(),
         };
         Ok(Plan { config })
     }
 }
 
-async fn listen(address: SocketAddr) -> Result<TcpListener, String> {
-    TcpListener::bind(address).await.map_err(|error| match error.kind() {
+fn listen(address: SocketAddr) -> Result<TcpListener, String> {
+    TcpListener::bind(address).map_err(|error| match error.kind() {
         std::io::ErrorKind::AddrInUse => {
             format!("{address} is in use; stop what listens there, or choose another port with --listen")
         }
@@ -181,9 +219,10 @@ async fn listen(address: SocketAddr) -> Result<TcpListener, String> {
 /// Serves until SIGTERM or SIGINT.
 pub(super) async fn run(Plan { mut config }: Plan) -> Outcome {
     // The port first: when it is taken, nothing has been touched.
-    let listener = listen(config.listen).await?;
+    let listener = listen(config.listen)?;
     config.listen = listener.local_addr().map_err(|error| error.to_string())?;
     config.data_dir = folder::prepare(&config.data_dir)?;
+    config.tls = config.tls_source.clone().map(|source| open_certificate(source, &config)).transpose()?;
     let engine = crate::engines::start(&config.data_dir, config.repair_delay_seconds).await?;
     let clusters = vec![(NATIVE.to_owned(), engine.clone())];
     let app = App::open(config, Arc::new(SystemClock), Arc::new(SystemRng), clusters).await;
@@ -199,7 +238,8 @@ pub(super) async fn run(Plan { mut config }: Plan) -> Outcome {
         return Err(error);
     }
     app.start_tasks();
-    announce(&app).await?;
+    tokio::spawn(look_after_certificate(app.clone()));
+    announce::ready(&app).await?;
     let served = serve(&app, listener).await;
     for cluster in app.clusters.values() {
         if let Err(error) = cluster.engine.shutdown().await {
@@ -233,19 +273,41 @@ async fn prepare_draft(app: &App) -> Result<(), String> {
     Ok(())
 }
 
-/// The lines of the contract on stdout. A closed stdout is no reason to stop.
-async fn announce(app: &App) -> Result<(), String> {
-    let base = format!("http://{}", app.config.listen);
-    let mut text = String::new();
-    if auth::setup_is_open(app).await.map_err(|error| sentence(&error))? {
-        let shown = app.config.public_url.as_deref().unwrap_or(&base);
-        let code = app.setup.text();
-        text = format!("setup: {shown}/setup#{code}\n{code}\n");
+fn open_certificate(source: tls::Source, config: &Config) -> Result<Tls, String> {
+    let mut names = tls::names::of_this_machine();
+    let listened = config.listen.ip();
+    let public = config.public_url.as_deref().and_then(|url| url.split("://").nth(1));
+    let public = public.map(|rest| rest.split(['/', ':']).next().unwrap_or_default().to_owned());
+    let more = [(!listened.is_unspecified()).then(|| listened.to_string()), public];
+    names.extend(more.into_iter().flatten().filter(|name| !name.is_empty()));
+    names.dedup();
+    let tls = Tls::open(source, &config.data_dir, names, SystemClock.now());
+    tls.map_err(|error| error.to_string())
+}
+
+/// Reads the certificate again on SIGHUP and twice a day, and renews one of our own that ends soon.
+async fn look_after_certificate(app: App) {
+    use tokio::signal::unix::{SignalKind, signal};
+    let Ok(mut asked) = signal(SignalKind::hangup()) else { return };
+    loop {
+        tokio::select! {
+            _ = asked.recv() => {}
+            () = tokio::time::sleep(CERTIFICATE_LOOK) => {}
+            () = app.stopped() => return,
+        }
+        let Some(tls) = app.config.tls.clone() else { continue };
+        let now = app.clock.now();
+        match tokio::task::spawn_blocking(move || tls.refresh(now).map(|is_new| is_new.then(|| tls.pair())))
+            .await
+        {
+            Ok(Ok(Some(pair))) => {
+                tracing::info!(sha256 = %pair.fingerprint(), "another certificate is in use")
+            }
+            Ok(Ok(None)) => {}
+            Ok(Err(error)) => tracing::error!(%error, "the certificate in use stays"),
+            Err(error) => tracing::error!(%error, "the certificate was not looked at"),
+        }
     }
-    text.push_str(&format!("millpond ready on {base}\n"));
-    let mut stdout = std::io::stdout().lock();
-    let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
-    Ok(())
 }
 
 async fn asked_to_stop() {
@@ -258,20 +320,11 @@ async fn asked_to_stop() {
 }
 
 async fn serve(app: &App, listener: TcpListener) -> Result<(), String> {
-    let service = crate::router::build(app).into_make_service_with_connect_info::<SocketAddr>();
     let stop = app.clone();
     let graceful = async move {
         asked_to_stop().await;
         tracing::info!("stopping");
         stop.stopping.send_replace(true);
     };
-    let server = axum::serve(listener, service).with_graceful_shutdown(graceful);
-    let overdue = async {
-        app.stopped().await;
-        tokio::time::sleep(REQUESTS_END).await;
-    };
-    tokio::select! {
-        served = async { server.await } => served.map_err(|error| format!("cannot serve: {error}")),
-        () = overdue => Ok(()),
-    }
+    crate::listen::serve(app, listener, graceful).await
 }

@@ -95,6 +95,14 @@ pub async fn forget(db: &SqlitePool, keys: &[String; 2]) -> Result<(), DbError> 
         .map_err(failed("throttle_forget"))
 }
 
+/// Forgets all wrong tries: who owns the data folder says so.
+///
+/// # Errors
+/// [`DbError::Query`].
+pub async fn forget_all(db: &SqlitePool) -> Result<(), DbError> {
+    sqlx::query("DELETE FROM throttle").execute(db).await.map(|_| ()).map_err(failed("throttle_forget_all"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,12 +1,20 @@
-//! The session cookie: HttpOnly, SameSite=Lax (Strict would show the login page to every link from mail).
+//! The session cookie: HttpOnly, SameSite=Lax (Strict would show the login page to every link from mail). Over TLS it is Secure and
+//! bound to this host by its name, so that neither plain HTTP nor a neighbour's host can plant one.
 use axum::http::{HeaderMap, HeaderValue, header};
 
-/// Name of the cookie on plain HTTP. With TLS it will be `__Host-sid` and `Secure`.
-pub const SESSION_COOKIE: &str = "sid";
+/// Name of the cookie; `tls` is whether this server itself speaks TLS.
+pub fn session_name(tls: bool) -> &'static str {
+    if tls { "__Host-sid" } else { "sid" }
+}
+
+/// What every session cookie carries beside its name and value.
+fn attributes(tls: bool) -> &'static str {
+    if tls { "Path=/; HttpOnly; SameSite=Lax; Secure" } else { "Path=/; HttpOnly; SameSite=Lax" }
+}
 
 /// The secret in the cookie, if there is one.
-pub fn session(headers: &HeaderMap) -> Option<String> {
-    named(headers, SESSION_COOKIE)
+pub fn session(headers: &HeaderMap, tls: bool) -> Option<String> {
+    named(headers, session_name(tls))
 }
 
 /// The value of any cookie.
@@ -22,12 +30,13 @@ pub fn named(headers: &HeaderMap, name: &str) -> Option<String> {
 }
 
 /// `Set-Cookie` that signs in. `secret` is base64url.
-pub fn sign_in(secret: &str) -> HeaderValue {
-    let text = format!("{SESSION_COOKIE}={secret}; Path=/; HttpOnly; SameSite=Lax");
+pub fn sign_in(secret: &str, tls: bool) -> HeaderValue {
+    let text = format!("{}={secret}; {}", session_name(tls), attributes(tls));
     HeaderValue::from_str(&text).expect("base64url is a header value")
 }
 
 /// `Set-Cookie` that signs out.
-pub fn sign_out() -> HeaderValue {
-    HeaderValue::from_static("sid=; Path=/; HttpOnly; SameSite=Lax; Max-Age=0")
+pub fn sign_out(tls: bool) -> HeaderValue {
+    let text = format!("{}=; {}; Max-Age=0", session_name(tls), attributes(tls));
+    HeaderValue::from_str(&text).expect("constant text is a header value")
 }

@@ -18,6 +18,9 @@ use tower_http::trace::TraceLayer;
 pub const CSP: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; \
     connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; object-src 'none'";
 
+/// Over TLS: a browser that trusts the certificate does not come back without TLS for a year. (One that does not, takes no notice.)
+const HSTS: &str = "max-age=31536000";
+
 /// Largest body of a request, bytes: a wizard with 64 hosts and 2,240 disks posts less than 200 KiB.
 const BODY_BYTES_MAX: usize = 1 << 20;
 
@@ -63,7 +66,10 @@ fn is_ours(app: &App, host: &str) -> bool {
     let name = host_name(host).to_ascii_lowercase();
     let public = app.config.public_url.as_deref().and_then(|url| url.split_once("://"));
     let public = public.map(|(_, rest)| host_name(rest.split('/').next().unwrap_or_default()));
+    let bare = name.trim_start_matches('[').trim_end_matches(']');
     ["localhost", "127.0.0.1", "[::1]"].contains(&name.as_str())
+        || app.config.names.iter().any(|ours| ours == bare)
+        || app.config.tls.as_ref().is_some_and(|tls| tls.pair().is_for(bare))
         || name == host_name(&app.config.listen.to_string())
         || public.is_some_and(|public| public.eq_ignore_ascii_case(&name))
 }
@@ -95,6 +101,11 @@ pub fn wrap(app: &App, routes: Router<App>) -> Router<App> {
     for (name, value) in HEADERS {
         let name = HeaderName::from_static(name);
         routes = routes.layer(SetResponseHeaderLayer::if_not_present(name, HeaderValue::from_static(value)));
+    }
+    if app.config.tls.is_some() {
+        let value = HeaderValue::from_static(HSTS);
+        routes =
+            routes.layer(SetResponseHeaderLayer::if_not_present(header::STRICT_TRANSPORT_SECURITY, value));
     }
     routes
         .layer(CompressionLayer::new())

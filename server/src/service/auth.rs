@@ -374,6 +374,33 @@ pub async fn reset_user(
     changed(users::update(console, name, role, Some(&phc)).await?, name)
 }
 
+/// Sets a new password from the command line, for who lost it: as [`reset_user`], and nobody has to wait for wrong tries of before, from
+/// whatever address. The audit log has it.
+///
+/// # Errors
+/// As [`reset_user`].
+pub async fn rescue_user(
+    console: &crate::db::Pool,
+    passwords: &Passwords,
+    now: model::units::Timestamp,
+    name: &str,
+    role: Option<Role>,
+    password: &str,
+) -> Result<(), AppError> {
+    reset_user(console, passwords, name, role, password).await?;
+    throttle::forget_all(console).await?;
+    let detail = role.map(|role| format!("role {}", role.word())).unwrap_or_default();
+    let entry = audit::Entry {
+        time: now,
+        actor: Actor::command_line().name,
+        action: "reset-password".into(),
+        subject: name.to_owned(),
+        detail,
+        outcome: "accepted",
+    };
+    Ok(audit::insert(console, &entry).await?)
+}
+
 /// What a change of a user came to, as an error when it was none.
 ///
 /// # Errors

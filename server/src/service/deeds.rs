@@ -89,6 +89,7 @@ impl Deeds {
 fn told_by_engine(intent: &Intent) -> Option<(&'static str, String)> {
     match intent {
         Intent::ConfigureCluster { .. } => Some(("cluster-made", "cluster".into())),
+        Intent::ImportCluster { .. } => Some(("cluster-imported", "cluster".into())),
         Intent::AddClaims { .. } => Some(("disks-claimed", "cluster".into())),
         Intent::ReplaceDisk { by, .. } => Some(("disk-replaced", format!("disk:{}", by.id))),
         Intent::CreateVolume { id, .. } => Some(("volume-created", format!("object:{id}"))),
@@ -228,6 +229,7 @@ pub async fn say(
 pub fn describe(intent: &Intent) -> (&'static str, String) {
     match intent {
         Intent::ConfigureCluster { plan } => ("configure-cluster", plan.name.clone()),
+        Intent::ImportCluster { cluster, .. } => ("import-cluster", cluster.to_string()),
         Intent::AddClaims { claims, .. } => ("add-claims", plural_of(claims, "disk group")),
         Intent::ReplaceDisk { lost, .. } => ("replace-disk", lost.to_string()),
         Intent::UpdateCluster { .. } => ("update-cluster", "cluster".into()),

@@ -18,7 +18,7 @@ const OPEN: [&str; 8] = [
     "GET /_kit",
 ];
 /// Writes of the API that only administrators may do.
-const ADMIN: [&str; 10] = [
+const ADMIN: [&str; 11] = [
     "POST /cluster",
     "PATCH /cluster",
     "POST /cluster/claims",
@@ -29,6 +29,7 @@ const ADMIN: [&str; 10] = [
     "PUT /licence",
     "PUT /license",
     "POST /import/scan",
+    "POST /import",
 ];
 /// Questions that are asked with a body.
 const QUESTIONS: [&str; 2] = ["POST /what-if", "POST /policies/{name}/preview"];

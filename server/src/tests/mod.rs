@@ -18,6 +18,7 @@ mod api;
 mod inventory;
 mod people;
 mod projections;
+mod tls;
 
 /// 2027-01-15.
 const NOW: i64 = 1_800_000_000_000;
@@ -89,6 +90,10 @@ impl Bench {
             allows_loop_devices: false,
             lab: None,
             repair_delay_seconds: None,
+            tls_source: None,
+            tls: None,
+            names: Vec::new(),
+            supervised: false,
         };
         change(&mut config);
         let engines = vec![(NATIVE.to_owned(), engine.clone() as Arc<dyn model::engine::Engine>)];

@@ -65,6 +65,42 @@ async fn a_session_ends_with_its_reasons() {
 }
 
 #[tokio::test]
+async fn a_lost_password_is_reset_without_waiting_and_makes_nobody_more_than_before() {
+    let bench = Bench::new(recorded()).await;
+    let app = &bench.app;
+    let now = app.clock.now();
+    for (name, role) in [("ada", Role::Admin), ("bob", Role::Operator)] {
+        auth::add_user(&app.console, &app.passwords, now, name, role, PASSWORD).await.unwrap();
+    }
+    let before = sign_in(&bench, "bob", PASSWORD).await.unwrap();
+    for _ in 0..8 {
+        sign_in(&bench, "bob", "wrong").await.unwrap_err();
+    }
+    assert!(matches!(sign_in(&bench, "bob", PASSWORD).await, Err(AppError::TooManyTries { .. })));
+    auth::rescue_user(&app.console, &app.passwords, now, "bob", None, "battery staple").await.unwrap();
+    assert!(!is_open(&bench, &before).await, "all sessions end");
+    sign_in(&bench, "bob", "battery staple").await.expect("neither name nor address has to wait");
+    let users = crate::db::users::all(&app.console).await.unwrap();
+    let role = |name: &str| users.iter().find(|user| user.name == name).unwrap().role;
+    assert_eq!((role("bob"), role("ada")), (Role::Operator, Role::Admin), "no role was asked for");
+    let entries: i64 = sqlx::query_scalar(
+        "SELECT count(*) FROM audit WHERE action = 'reset-password' AND subject = 'bob' AND actor = 'command line'",
+    )
+    .fetch_one(&app.console)
+    .await
+    .unwrap();
+    assert_eq!(entries, 1);
+    // The last administrator is not made less by it, and nobody comes into being.
+    let lower =
+        auth::rescue_user(&app.console, &app.passwords, now, "ada", Some(Role::Viewer), PASSWORD).await;
+    assert!(matches!(lower, Err(AppError::Conflict(_))), "{lower:?}");
+    let nobody =
+        auth::rescue_user(&app.console, &app.passwords, now, "eve", Some(Role::Admin), PASSWORD).await;
+    assert!(matches!(nobody, Err(AppError::NotFound(_))), "{nobody:?}");
+    assert_eq!(crate::db::users::all(&app.console).await.unwrap().len(), 2);
+}
+
+#[tokio::test]
 async fn a_session_lasts_twelve_hours_at_most_however_busy() {
     let bench = Bench::new(recorded()).await;
     let cookie = bench.cookie(Role::Viewer).await;

@@ -56,7 +56,7 @@ pub async fn change_password(
 ) -> Result<Response, AppError> {
     let agent = agent(&page.headers).to_owned();
     match auth::change_password(&app, &user.0, &form.old, &form.password, &address(from), &agent).await {
-        Ok(secret) => Ok(signed_in(&page.headers, &secret, "/account")),
+        Ok(secret) => Ok(signed_in(&app, &page.headers, &secret, "/account")),
         Err(error) => {
             let (status, errors) = form_errors(error)?;
             html_with(status, &account_page(page.shell, errors))

@@ -95,7 +95,7 @@ pub async fn set_up(
 ) -> Result<Response, AppError> {
     let agent = agent(&page.headers);
     match auth::set_up(&app, &form.code, &form.name, &form.password, &address(from), agent).await {
-        Ok(secret) => Ok(signed_in(&page.headers, &secret, "/")),
+        Ok(secret) => Ok(signed_in(&app, &page.headers, &secret, "/")),
         Err(error) => {
             let (status, errors) = form_errors(error)?;
             html_with(status, &SetupPage::new(page.shell, &form, errors))
@@ -103,9 +103,9 @@ pub async fn set_up(
     }
 }
 
-pub(super) fn signed_in(headers: &HeaderMap, secret: &str, to: &str) -> Response {
+pub(super) fn signed_in(app: &App, headers: &HeaderMap, secret: &str, to: &str) -> Response {
     let mut response = render::go_to(headers, to);
-    response.headers_mut().insert(header::SET_COOKIE, cookie::sign_in(secret));
+    response.headers_mut().insert(header::SET_COOKIE, cookie::sign_in(secret, app.config.tls.is_some()));
     response
 }
 
@@ -178,11 +178,11 @@ pub async fn log_in(
     page: Page,
     Form(form): Form<LoginForm>,
 ) -> Result<Response, AppError> {
-    let old = cookie::session(&page.headers);
+    let old = cookie::session(&page.headers, app.config.tls.is_some());
     let agent = agent(&page.headers);
     let done = auth::sign_in(&app, &form.name, &form.password, &address(from), agent, old.as_deref()).await;
     match done {
-        Ok(secret) => Ok(signed_in(&page.headers, &secret, render::local_path(Some(&form.next)))),
+        Ok(secret) => Ok(signed_in(&app, &page.headers, &secret, render::local_path(Some(&form.next)))),
         Err(error) => {
             let (status, errors) = form_errors(error)?;
             html_with(status, &LoginPage::new(page.shell, &form.name, &form.next, errors))
@@ -201,7 +201,7 @@ pub async fn log_out(
 ) -> Result<Response, AppError> {
     auth::sign_out(&app, &user.0).await?;
     let mut response = render::go_to(&headers, "/login");
-    response.headers_mut().insert(header::SET_COOKIE, cookie::sign_out());
+    response.headers_mut().insert(header::SET_COOKIE, cookie::sign_out(app.config.tls.is_some()));
     Ok(response)
 }
 

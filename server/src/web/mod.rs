@@ -15,6 +15,7 @@ pub mod format;
 pub mod hardware;
 pub mod health;
 pub mod home;
+pub mod import;
 #[cfg(debug_assertions)]
 pub mod kit;
 pub mod lab;

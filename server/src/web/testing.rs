@@ -118,6 +118,10 @@ impl Console {
             allows_loop_devices: false,
             lab: None,
             repair_delay_seconds: None,
+            tls_source: None,
+            tls: None,
+            names: Vec::new(),
+            supervised: false,
         };
         let shared: Arc<dyn Engine> = engine.clone();
         let engines = vec![(crate::app::NATIVE.to_owned(), shared)];

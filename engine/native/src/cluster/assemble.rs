@@ -20,6 +20,8 @@ pub struct SeenDisk {
     pub superblock: Superblock,
     /// Its valid configuration slots.
     pub configs: Vec<ConfigSlot>,
+    /// Whether its medium takes writes.
+    pub writable: bool,
 }
 
 /// A cluster found on disks.
@@ -67,28 +69,32 @@ impl AssembledGroup {
     }
 }
 
-/// Something odd that a person should know; `Display` is the sentence.
+/// Something odd that a person should know; `Display` is the sentence, with the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Finding {
     /// Two paths carry the same disk.
     #[error(
-        "{first} and {second} are the same disk ({disk}): one is a copy; keep the one that was used last and take the other away"
+        "{newer} and {older} are the same disk ({name}), one a copy of the other, and neither is used; {}",
+        if *equal { format!("both are equal: leave one of them out") } else { format!("{newer} was used last: leave {older} out") }
     )]
     Twice {
-        /// The disk.
-        disk: DiskId,
-        /// One path.
-        first: String,
+        /// Name of the disk.
+        name: String,
+        /// The path that was written last.
+        newer: String,
         /// The other path.
-        second: String,
+        older: String,
+        /// Both were written equally often.
+        equal: bool,
     },
     /// The log disk of a group is missing.
     #[error(
-        "disk group {group}: the disk with its log ({disk}) is missing, so its {capacity} capacity disks cannot be used; add that disk"
+        "host {host}: {disk}, which holds the log of its disk group, is missing, so what lies beside it ({}) cannot be used and its copies are absent; add that disk",
+        if *capacity == 1 { "1 capacity disk".to_owned() } else { format!("{capacity} capacity disks") }
     )]
     LogMissing {
-        /// The group.
-        group: DiskGroupId,
+        /// Its host.
+        host: String,
         /// Name or id of the disk.
         disk: String,
         /// Capacity disks that are there.
@@ -96,23 +102,23 @@ pub enum Finding {
     },
     /// A capacity disk of a group is missing.
     #[error(
-        "disk group {group}: capacity disk {disk} is missing; components on it are absent until it is back or rebuilt"
+        "host {host}: capacity disk {disk} is missing; the copies on it are absent until it is added, or are rebuilt elsewhere after the repair delay"
     )]
     CapacityMissing {
-        /// The group.
-        group: DiskGroupId,
+        /// Its host.
+        host: String,
         /// Name or id of the disk.
         disk: String,
     },
     /// A disk is older than its group remembers.
     #[error(
-        "{path} is an older copy of disk {disk} (checkpoint {found}, its group remembers {known}); its components are brought up to date from their mirrors"
+        "{path} is an older copy of disk {disk}, as from a backup (checkpoint {found}, its disk group remembers {known}); its copies count as stale and are brought up to date from the others; use the newer disk if there is one"
     )]
     OldCopy {
         /// Where.
         path: String,
-        /// The disk.
-        disk: DiskId,
+        /// Name of the disk.
+        disk: String,
         /// Its checkpoint.
         found: u64,
         /// The checkpoint that the group remembers.
@@ -120,21 +126,35 @@ pub enum Finding {
     },
     /// A disk was moved to another host.
     #[error(
-        "disk {disk} was last used in another host than the configuration names; it is accepted where it is"
+        "disk {disk} was last used in another host than the configuration names; it is accepted where it is, nothing has to be done"
     )]
     Moved {
         /// Name of the disk.
         disk: String,
     },
+    /// A host was renamed while a disk was away.
+    #[error(
+        "host {old} is called {new} in the newest configuration, and {path} still has the old name; the new one counts, nothing has to be done"
+    )]
+    Renamed {
+        /// Name on the disk that was away.
+        old: String,
+        /// Name now.
+        new: String,
+        /// The disk.
+        path: String,
+    },
     /// A disk belongs to the cluster, but the configuration does not list it.
-    #[error("{path} belongs to this cluster but is no longer listed in it; it is left alone")]
+    #[error(
+        "{path} belongs to this cluster but is no longer listed in it; it is left alone, take it away or claim it again"
+    )]
     Unlisted {
         /// Where.
         path: String,
     },
     /// A disk may be read only.
     #[error(
-        "{path} uses features that this version may not write ({features:#x}); the cluster is opened read-only"
+        "{path} was written by a newer version with features that this one may not write (feature bits {features:#x}); use that version"
     )]
     ReadOnly {
         /// Where.
@@ -143,11 +163,29 @@ pub enum Finding {
         features: u64,
     },
     /// A disk is encrypted.
-    #[error("{path} is encrypted; this version cannot unlock it")]
+    #[error("{path} is encrypted, and this version cannot unlock it; use the version that wrote it")]
     Locked {
         /// Where.
         path: String,
     },
+    /// The medium takes no writes.
+    #[error(
+        "{path} is read-only (a write-protect switch, a read-only mount, or missing rights); make it writable, copy it to a disk that is, or leave it out: its copies are absent then"
+    )]
+    WriteProtected {
+        /// Where.
+        path: String,
+    },
+}
+
+impl Finding {
+    /// Whether a person must act before the cluster may be opened for writing.
+    pub fn forbids_writing(&self) -> bool {
+        matches!(
+            self,
+            Self::Twice { .. } | Self::ReadOnly { .. } | Self::Locked { .. } | Self::WriteProtected { .. }
+        )
+    }
 }
 
 impl Assembly {
@@ -158,6 +196,15 @@ impl Assembly {
 
     /// One sentence that says why the cluster is not writable; `None` when it is.
     pub fn refusal(&self) -> Option<String> {
+        let newer = self
+            .findings
+            .iter()
+            .find(|finding| matches!(finding, Finding::ReadOnly { .. } | Finding::Locked { .. }));
+        newer.map(ToString::to_string).or_else(|| self.too_few())
+    }
+
+    /// One sentence when half of the listed disks or more are missing.
+    pub fn too_few(&self) -> Option<String> {
         let listed = self.config.disks.len();
         (!self.confirmed()).then(|| {
             let names: Vec<&str> = self.missing.iter().take(4).map(|disk| disk.name.as_str()).collect();
@@ -168,6 +215,17 @@ impl Assembly {
                 names.join(", ")
             )
         })
+    }
+
+    /// Everything that a person must put right before it may be imported, one sentence each.
+    pub fn obstacles(&self) -> Vec<String> {
+        let forbidden = self.findings.iter().filter(|finding| finding.forbids_writing());
+        forbidden.map(ToString::to_string).chain(self.too_few()).collect()
+    }
+
+    /// What a person should know, one sentence each; none of it is in the way.
+    pub fn notes(&self) -> Vec<String> {
+        self.findings.iter().filter(|finding| !finding.forbids_writing()).map(ToString::to_string).collect()
     }
 }
 
@@ -184,6 +242,7 @@ fn assemble_one(cluster: ClusterId, seen: Vec<SeenDisk>) -> Option<Assembly> {
     let config = newest_config(cluster, &seen)?;
     let epoch_max = seen.iter().map(|disk| disk.superblock.epoch).max().unwrap_or(0);
     let mut findings = Vec::new();
+    find_renamed(&config, &seen, &mut findings);
     let disks = once_each(seen, &mut findings);
     let listed: BTreeMap<DiskId, &ConfigDisk> = config.disks.iter().map(|disk| (disk.id, disk)).collect();
     for (id, disk) in &disks {
@@ -212,14 +271,39 @@ fn once_each(seen: Vec<SeenDisk>, findings: &mut Vec<Finding>) -> BTreeMap<DiskI
     }
     let mut once = BTreeMap::new();
     for (id, mut copies) in by_id {
-        if let [first, second, ..] = &copies[..] {
-            let (first, second) = (first.path.display().to_string(), second.path.display().to_string());
-            findings.push(Finding::Twice { disk: id, first, second });
+        copies.sort_by_key(|disk| std::cmp::Reverse(last_written(disk)));
+        if let [newer, older, ..] = &copies[..] {
+            findings.push(Finding::Twice {
+                name: newer.superblock.name.clone(),
+                newer: newer.path.display().to_string(),
+                older: older.path.display().to_string(),
+                equal: last_written(newer) == last_written(older),
+            });
         } else if let Some(disk) = copies.pop() {
             once.insert(id, disk);
         }
     }
     once
+}
+
+/// Order of the copies of one disk.
+fn last_written(disk: &SeenDisk) -> (u32, u64) {
+    (disk.superblock.epoch, disk.superblock.generation)
+}
+
+/// Hosts that an older configuration on some disk calls otherwise, each once.
+fn find_renamed(config: &ClusterConfig, seen: &[SeenDisk], findings: &mut Vec<Finding>) {
+    let mut told = BTreeSet::new();
+    for disk in seen {
+        let older = disk.configs.iter().filter_map(|slot| ClusterConfig::from_bytes(&slot.payload).ok());
+        for host in older.filter(|older| older.id == config.id).flat_map(|older| older.hosts) {
+            let now = config.hosts.iter().find(|known| known.id == host.id && known.name != host.name);
+            if let Some(now) = now.filter(|now| told.insert(now.id)) {
+                let path = disk.path.display().to_string();
+                findings.push(Finding::Renamed { old: host.name, new: now.name.clone(), path });
+            }
+        }
+    }
 }
 
 fn check_disk(disk: &SeenDisk, listed: Option<&ConfigDisk>, findings: &mut Vec<Finding>) {
@@ -235,7 +319,10 @@ fn check_disk(disk: &SeenDisk, listed: Option<&ConfigDisk>, findings: &mut Vec<F
         findings.push(Finding::ReadOnly { path: path.clone(), features });
     }
     if disk.superblock.encryption.iter().any(|slot| slot.cipher != 0) {
-        findings.push(Finding::Locked { path });
+        findings.push(Finding::Locked { path: path.clone() });
+    }
+    if !disk.writable {
+        findings.push(Finding::WriteProtected { path });
     }
 }
 
@@ -272,15 +359,21 @@ fn group(
         missing
             .extend(memory.members.iter().map(|member| member.disk).filter(|disk| !disks.contains_key(disk)));
     }
+    let host_of = log_disk.or(capacity.first().copied());
+    let host = listed.iter().find(|disk| Some(disk.id) == host_of).or(listed.first()).map(|disk| disk.host);
+    let host_name = config
+        .hosts
+        .iter()
+        .find(|known| Some(known.id) == host)
+        .map_or_else(|| "unknown".to_owned(), |known| known.name.clone());
     if let Some(log) = log_disk.filter(|_| log_seen.is_none()) {
-        findings.push(Finding::LogMissing { group: id, disk: name_of(log), capacity: capacity.len() });
+        let (host, capacity) = (host_name.clone(), capacity.len());
+        findings.push(Finding::LogMissing { host, disk: name_of(log), capacity });
         missing.insert(log);
     }
     for disk in missing.iter().filter(|disk| Some(**disk) != log_disk) {
-        findings.push(Finding::CapacityMissing { group: id, disk: name_of(*disk) });
+        findings.push(Finding::CapacityMissing { host: host_name.clone(), disk: name_of(*disk) });
     }
-    let host_of = log_disk.or(capacity.first().copied());
-    let host = listed.iter().find(|disk| Some(disk.id) == host_of).or(listed.first()).map(|disk| disk.host);
     AssembledGroup {
         id,
         host: host.unwrap_or(HostId(uuid::Uuid::nil())),
@@ -304,7 +397,7 @@ fn is_old(disk: &SeenDisk, memory: Option<&GroupLog>, findings: &mut Vec<Finding
         let path = disk.path.display().to_string();
         findings.push(Finding::OldCopy {
             path,
-            disk: superblock.disk,
+            disk: superblock.name.clone(),
             found,
             known: known.checkpoint_generation,
         });

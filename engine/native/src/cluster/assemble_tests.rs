@@ -103,7 +103,12 @@ pub fn seen(config: &ClusterConfig, host: u8, number: u8) -> SeenDisk {
     };
     let slot =
         ConfigSlot { epoch: config.version.0 as u32, sequence: config.version.1, payload: config.to_bytes() };
-    SeenDisk { path: format!("/disks/h{host}-{number}").into(), superblock, configs: vec![slot] }
+    SeenDisk {
+        path: format!("/disks/h{host}-{number}").into(),
+        superblock,
+        configs: vec![slot],
+        writable: true,
+    }
 }
 
 fn all(config: &ClusterConfig, hosts: u8) -> Vec<SeenDisk> {
@@ -135,6 +140,23 @@ fn the_newest_configuration_wins_even_from_one_disk() {
     let mut disks = all(&old, 3);
     disks[2] = seen(&new, 2, 0);
     assert_eq!(assemble(disks)[0].config.name, "renamed");
+}
+
+#[test]
+fn a_host_that_was_renamed_while_a_disk_was_away_has_its_new_name() {
+    let old = config(1, 3, (3, 9));
+    let mut new = config(1, 3, (4, 1));
+    new.hosts[0].name = "pond".into();
+    let mut disks = all(&new, 3);
+    disks[1] = seen(&old, 1, 1);
+    let found = assemble(disks);
+    assert_eq!(found[0].config.hosts[0].name, "pond");
+    assert!(
+        matches!(&found[0].findings[..], [Finding::Renamed { old, new, .. }] if old == "h1" && new == "pond"),
+        "{:?}",
+        found[0].findings
+    );
+    assert!(found[0].obstacles().is_empty());
 }
 
 #[test]
@@ -180,10 +202,18 @@ fn the_same_disk_twice_is_used_from_neither_path() {
     disks.push(copy);
     let found = assemble(disks);
     assert!(!found[0].disks.contains_key(&disk_id(3, 1)));
+    let said = |found: &Assembly| found.obstacles().join(" ");
+    assert!(said(&found[0]).contains("both are equal: leave one of them out"), "{:?}", found[0].findings);
+    let mut disks = all(&config, 3);
+    let mut copy = seen(&config, 3, 1);
+    copy.path = "/copies/h3-1".into();
+    copy.superblock.generation = 0;
+    disks.insert(0, copy);
+    let found = assemble(disks);
     assert!(
-        found[0].findings.iter().any(|finding| matches!(finding, Finding::Twice { .. })),
-        "{:?}",
-        found[0].findings
+        said(&found[0]).contains("/disks/h3-1 was used last: leave /copies/h3-1 out"),
+        "{}",
+        said(&found[0])
     );
 }
 
@@ -225,6 +255,7 @@ fn encrypted_and_newer_disks_are_named() {
     disks[0].superblock.encryption[0].cipher = 1;
     disks[1].superblock.read_only_compatible = 1 << 40;
     disks[2].superblock.host = host_id(7);
+    disks[3].writable = false;
     let found = assemble(disks);
     let findings = &found[0].findings;
     assert!(findings.iter().any(|finding| matches!(finding, Finding::Locked { .. })), "{findings:?}");
@@ -234,6 +265,9 @@ fn encrypted_and_newer_disks_are_named() {
             .any(|finding| matches!(finding, Finding::ReadOnly { features, .. } if *features == 1 << 40)),
         "{findings:?}"
     );
+    assert_eq!(found[0].obstacles().len(), 3, "{:?}", found[0].obstacles());
+    assert!(found[0].refusal().is_some(), "it is never opened for writing");
+    assert!(findings.iter().any(|finding| matches!(finding, Finding::WriteProtected { .. })), "{findings:?}");
     assert!(
         findings.iter().any(|finding| matches!(finding, Finding::Moved { disk } if disk == "h2-0")),
         "{findings:?}"

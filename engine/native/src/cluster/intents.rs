@@ -34,6 +34,7 @@ impl<D: DiskSource + 'static> Core for ClusterCore<D> {
     async fn apply(&self, task: TaskId, intent: Intent) -> Result<Applied, EngineError> {
         match intent {
             Intent::ConfigureCluster { plan } => self.configure(task, plan),
+            Intent::ImportCluster { cluster, paths } => self.import(task, cluster, &paths),
             Intent::AddClaims { hosts, claims } => self.add_claims(task, &hosts, &claims),
             Intent::ReplaceDisk { lost, by } => self.replace_disk(task, lost, &by),
             Intent::UpdateCluster { name, default_policy, repair_delay_seconds } => {

@@ -3,7 +3,7 @@
 //! Map: `handle` the `Send` front that implements `Engine` by messages to the engine thread · `board` events, tasks and the version
 //! that readers wait on · `faults` what a lab has broken, kept over restarts · `hint` the paths of the disks last used ·
 //! `assemble` which disks make which cluster (pure; start, scan, import and check decide with it) ·
-//! `source` opens disks and reads labels · `find` finds them by what is written on them · `watch` disks that are pulled and return · `replace` a new disk for a lost one · `offline` scan, import and dump, `check` the check, for the command line ·
+//! `source` opens disks and reads labels · `find` finds them by what is written on them · `watch` disks that are pulled and return · `replace` a new disk for a lost one · `import` what a cluster on disks would be, and taking it over · `offline` scan, import and dump, `check` the check, for the command line ·
 //! `capabilities` what works in this version · `blueprint` from a plan to labels and groups (pure) · `config_store` commits of the
 //! configuration · `repair` what repair does next (pure) · `leg` components of open groups, by object · `core` the state · `open`
 //! disks, epoch, groups, objects · `configure` making a cluster · `claim` the last look before a disk is written · `objects` volumes · `reshape` layouts follow policies · `care` the
@@ -26,6 +26,7 @@ pub mod faults;
 pub mod find;
 pub mod handle;
 pub mod hint;
+pub mod import;
 mod intents;
 pub mod leg;
 mod objects;

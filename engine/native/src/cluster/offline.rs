@@ -2,13 +2,14 @@
 //!
 //! Invariants: `scan` and `dump` write nothing; `import` writes only the hint of the new folder; a disk in use is refused and its holder
 //! named. (`check` opens the cluster and stands in its own file.)
-use super::assemble::{Assembly, assemble};
-use super::hint::{self, HintError, HintedDisk};
-use super::source::{Looked, MachineSource, PathError, look};
+use super::hint::{self, HintError};
+use super::import::{FoundCluster, Scanned, chosen, hinted, is_free, look_inside};
+use super::source::{MachineSource, PathError, look};
 use crate::cap::CapDisk;
 use crate::cap::label::{self, Label};
 use crate::fmt::superblock::Roles;
 use crate::io::{Disk, LOCK_WAIT, Ring};
+use model::ids::ClusterId;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -34,16 +35,24 @@ pub enum OfflineError {
     #[error("no disk of Millpond among these paths{0}")]
     NothingFound(String),
     /// More than one cluster.
-    #[error("these disks belong to {count} clusters ({names}); import one at a time, with only its paths")]
+    #[error(
+        "these disks belong to {count} clusters ({names}); import one at a time: name it with --cluster, or give only its paths"
+    )]
     Mixed {
         /// How many.
         count: usize,
-        /// Their names.
+        /// Their names and ids.
         names: String,
     },
-    /// Not enough of it is there.
-    #[error("{0}")]
-    Incomplete(String),
+    /// A person must put something right first.
+    #[error("{}", .0.join("; "))]
+    Obstacles(Vec<String>),
+    /// It is no disk.
+    #[error("{} is neither a file nor a block device; name disks, or folders of disks", .0.display())]
+    NoDisk(PathBuf),
+    /// More files than anybody has disks.
+    #[error("{} holds more than {PATHS_MAX} files; name the disks", .0.display())]
+    TooMany(PathBuf),
     /// The folder serves a cluster already.
     #[error("{} serves a cluster already; name a new folder", .0.display())]
     FolderInUse(PathBuf),
@@ -52,14 +61,10 @@ pub enum OfflineError {
     Hint(HintError),
 }
 
-/// What [`scan`] found.
-#[derive(Debug)]
-pub struct Scanned {
-    /// Clusters, each with what is missing and what is odd.
-    pub clusters: Vec<Assembly>,
-    /// Paths that cannot be used, each with its reason in one sentence.
-    pub refused: Vec<(PathBuf, String)>,
-}
+/// Files that are looked at in one go. Source: the largest cluster has 2,240 disks.
+const PATHS_MAX: usize = 4096;
+/// How deep folders are looked into: DIR/lab/HOST/DISK.
+const DEPTH: u32 = 3;
 
 /// Runs `body` on a loop of its own with a ring: the offline commands are programs of their own.
 pub(super) fn on_own_loop<T>(
@@ -77,7 +82,7 @@ pub(super) fn on_own_loop<T>(
 pub fn expand(paths: &[PathBuf]) -> Result<Vec<PathBuf>, OfflineError> {
     let mut files = Vec::new();
     for path in paths {
-        expand_one(path, 3, &mut files)?;
+        expand_one(path, DEPTH, &mut files)?;
     }
     files.sort();
     files.dedup();
@@ -85,15 +90,27 @@ pub fn expand(paths: &[PathBuf]) -> Result<Vec<PathBuf>, OfflineError> {
 }
 
 fn expand_one(path: &Path, depth: u32, files: &mut Vec<PathBuf>) -> Result<(), OfflineError> {
-    if !path.is_dir() {
-        if path.extension().is_none_or(|extension| extension != "json") {
-            files.push(std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
+    use std::os::unix::fs::FileTypeExt;
+    let kind = std::fs::metadata(path).ok().map(|meta| meta.file_type());
+    if !kind.is_some_and(|kind| kind.is_dir()) {
+        // Opening a pipe would wait for its other end. What is not there is for the one who opens it to say.
+        let is_disk = kind.is_none_or(|kind| kind.is_file() || kind.is_block_device());
+        let is_note = path.extension().is_some_and(|extension| extension == "json");
+        match (is_disk, depth == DEPTH) {
+            (false, true) => return Err(OfflineError::NoDisk(path.to_owned())),
+            (true, _) if !is_note => {
+                files.push(std::path::absolute(path).unwrap_or_else(|_| path.to_owned()))
+            }
+            _ => {}
         }
         return Ok(());
     }
     let failed = |source| OfflineError::List { path: path.to_owned(), source };
     for entry in std::fs::read_dir(path).map_err(failed)? {
         let entry = entry.map_err(failed)?;
+        if files.len() > PATHS_MAX {
+            return Err(OfflineError::TooMany(path.to_owned()));
+        }
         if depth > 0 {
             expand_one(&entry.path(), depth - 1, files)?;
         }
@@ -101,7 +118,7 @@ fn expand_one(path: &Path, depth: u32, files: &mut Vec<PathBuf>) -> Result<(), O
     Ok(())
 }
 
-/// Looks at disks read-only: which clusters are there and what each lacks.
+/// Looks at disks read-only: which clusters are there, what each lacks, and what would be in it.
 ///
 /// # Errors
 /// When the machine refuses; a single bad path is listed, not an error.
@@ -109,13 +126,8 @@ pub fn scan(paths: &[PathBuf]) -> Result<Scanned, OfflineError> {
     let paths = expand(paths)?;
     on_own_loop(async |ring| {
         let looked = look(&MachineSource::new(ring), &paths, false, std::time::Duration::ZERO).await;
-        Ok(scanned(looked))
+        Ok(look_inside(looked).await)
     })
-}
-
-fn scanned(looked: Looked) -> Scanned {
-    let refused = looked.refused.into_iter().map(|(path, error)| (path, sentence(&error))).collect();
-    Scanned { clusters: assemble(looked.seen), refused }
 }
 
 /// The error with its causes, in one line for a person.
@@ -130,47 +142,50 @@ pub fn sentence(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Makes `folder` serve the one cluster on `paths`; answers its name and what is odd. Only the folder's hint is written.
+/// Makes `folder` serve the one cluster on `paths`, or the one that is named; answers its name and what a person should know. Only the
+/// folder's hint is written.
 ///
 /// # Errors
 /// As the variants say; the folder is as before then.
-pub fn import(folder: &Path, paths: &[PathBuf]) -> Result<(String, Vec<String>), OfflineError> {
-    if hint::load(folder).map_err(OfflineError::Hint)?.is_some() {
+pub fn import(
+    folder: &Path,
+    paths: &[PathBuf],
+    cluster: Option<ClusterId>,
+) -> Result<(String, Vec<String>), OfflineError> {
+    if !is_free(folder).map_err(OfflineError::Hint)? {
         return Err(OfflineError::FolderInUse(folder.to_owned()));
     }
     let paths = expand(paths)?;
     on_own_loop(async |ring| {
-        let mut looked = look(&MachineSource::new(ring), &paths, true, LOCK_WAIT).await;
+        let mut looked = look(&MachineSource::new(ring), &paths, false, LOCK_WAIT).await;
         if let Some(index) = looked.refused.iter().position(|(_, error)| error.in_use()) {
             return Err(OfflineError::Path(looked.refused.swap_remove(index).1));
         }
-        let Scanned { mut clusters, refused } = scanned(looked);
-        let why = refused.first().map(|(_, why)| format!(" ({why})")).unwrap_or_default();
-        let cluster = match clusters.len() {
-            0 => return Err(OfflineError::NothingFound(why)),
-            1 => clusters.remove(0),
-            count => {
-                let names: Vec<&str> = clusters.iter().map(|cluster| cluster.config.name.as_str()).collect();
-                return Err(OfflineError::Mixed { count, names: names.join(", ") });
-            }
+        let scanned = look_inside(looked).await;
+        let refused: Vec<String> = scanned.refused.iter().map(|(_, why)| why.clone()).collect();
+        let cluster = match cluster {
+            Some(cluster) => cluster,
+            None => the_only_one(&scanned, &refused)?,
         };
-        if let Some(refusal) = cluster.refusal() {
-            return Err(OfflineError::Incomplete(refusal));
-        }
-        let disks: Vec<HintedDisk> = cluster
-            .disks
-            .values()
-            .map(|disk| HintedDisk {
-                id: disk.superblock.disk,
-                name: disk.superblock.name.clone(),
-                path: disk.path.clone(),
-            })
-            .collect();
-        hint::store(folder, &disks).map_err(OfflineError::Hint)?;
-        let mut oddities: Vec<String> = cluster.findings.iter().map(ToString::to_string).collect();
-        oddities.extend(refused.into_iter().map(|(_, why)| why));
-        Ok((cluster.config.name, oddities))
+        let found = chosen(scanned, cluster).map_err(OfflineError::Obstacles)?;
+        hint::store(folder, &hinted(&found.assembly)).map_err(OfflineError::Hint)?;
+        Ok((found.assembly.config.name, [found.notes, refused].concat()))
     })
+}
+
+fn the_only_one(scanned: &Scanned, refused: &[String]) -> Result<ClusterId, OfflineError> {
+    match &scanned.clusters[..] {
+        [] => Err(OfflineError::NothingFound(
+            refused.first().map(|why| format!(" ({why})")).unwrap_or_default(),
+        )),
+        [one] => Ok(one.assembly.cluster),
+        several => {
+            let name =
+                |found: &FoundCluster| format!("{} {}", found.assembly.config.name, found.assembly.cluster);
+            let names = several.iter().map(name).collect::<Vec<_>>().join(", ");
+            Err(OfflineError::Mixed { count: several.len(), names })
+        }
+    }
 }
 
 /// Prints the structures of one disk: superblock, regions, groups, configuration.

@@ -30,7 +30,7 @@ pub enum StartError {
     #[error("{0}")]
     Hint(HintError),
     /// A disk is used by another process.
-    #[error("{0}; stop it first")]
+    #[error("{0}")]
     InUse(PathError),
     /// None of the listed disks carries a cluster.
     #[error("none of the {count} disks that {} lists can be used: {first}; put them back, or import them into a new folder", folder.display())]
@@ -76,7 +76,7 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
         Ok(core)
     }
 
-    async fn open_listed(&self, listed: &[HintedDisk]) -> Result<(), StartError> {
+    pub(super) async fn open_listed(&self, listed: &[HintedDisk]) -> Result<(), StartError> {
         let paths = find::resolve(&self.source, listed).await;
         let mut looked = look(&self.source, &paths, true, self.settings.lock_wait).await;
         if let Some(index) = looked.refused.iter().position(|(_, error)| error.in_use()) {

@@ -29,6 +29,11 @@ pub trait DiskSource {
 
     /// Looks at the superblocks at `path`, which may be in use, and changes nothing.
     async fn peek(&self, path: &Path) -> Peek;
+
+    /// Whether the medium at `path` takes writes, as far as can be known without one.
+    fn is_writable(&self, _path: &Path) -> bool {
+        true
+    }
 }
 
 /// Files and block devices of this machine.
@@ -64,16 +69,65 @@ impl DiskSource for MachineSource {
             _ => Peek::Unreadable,
         }
     }
+
+    fn is_writable(&self, path: &Path) -> bool {
+        let protected = || {
+            let stat = rustix::fs::stat(path).ok()?;
+            let (major, minor) = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
+            std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/ro")).ok()
+        };
+        rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok()
+            && protected().is_none_or(|flag| flag.trim() != "1")
+    }
+}
+
+/// Disks that are open already, each read through and written in memory: a cluster is opened on them without a byte written.
+pub struct ScratchDisks(BTreeMap<PathBuf, Disk>);
+
+impl ScratchDisks {
+    /// Over the disks of a look.
+    pub fn over(disks: &BTreeMap<PathBuf, Disk>) -> Self {
+        Self(disks.iter().map(|(path, disk)| (path.clone(), disk.clone().scratch())).collect())
+    }
+}
+
+impl DiskSource for ScratchDisks {
+    async fn open(&self, path: &Path, _writable: bool, _lock_wait: Duration) -> Result<Disk, OpenError> {
+        self.0.get(path).cloned().ok_or_else(|| OpenError::Open {
+            path: path.to_owned(),
+            source: std::io::Error::from(std::io::ErrorKind::NotFound),
+        })
+    }
+
+    fn candidates(&self) -> Vec<Candidate> {
+        Vec::new()
+    }
+
+    async fn peek(&self, path: &Path) -> Peek {
+        // They were found already: each is opened where it is.
+        if self.0.contains_key(path) { Peek::Unreadable } else { Peek::NotThere }
+    }
 }
 
 /// Why a path is not used.
 #[derive(Debug, thiserror::Error)]
 pub enum PathError {
     /// It cannot be opened, or somebody else uses it.
-    #[error("{0}")]
+    #[error("{}", opening(.0))]
     Open(OpenError),
+    /// A newer version wrote it.
+    #[error(
+        "{} was written by a newer version of Millpond ({error}); use that version, or leave it out if it belongs to another cluster",
+        path.display()
+    )]
+    Newer {
+        /// Which.
+        path: PathBuf,
+        /// What is not known: the format, or the feature bits.
+        error: crate::fmt::FmtError,
+    },
     /// It has no label that can be read.
-    #[error("{}: {error}", path.display())]
+    #[error("{}: {}", path.display(), super::offline::sentence(error))]
     Label {
         /// Which.
         path: PathBuf,
@@ -82,10 +136,27 @@ pub enum PathError {
     },
 }
 
+/// Why a disk cannot be opened, with what helps.
+fn opening(error: &OpenError) -> String {
+    let told = super::offline::sentence(error);
+    match error {
+        OpenError::Open { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
+            format!("{told}; run this as root, or as a user of the group that the disk belongs to")
+        }
+        OpenError::InUse { .. } => format!("{told}; stop that first"),
+        _ => told,
+    }
+}
+
 impl PathError {
     /// Whether another process holds the disk.
     pub fn in_use(&self) -> bool {
         matches!(self, Self::Open(OpenError::InUse { .. }))
+    }
+
+    /// Whether the path may well be a part of the cluster, so that nothing is opened for writing without it.
+    pub fn forbids_writing(&self) -> bool {
+        self.in_use() || matches!(self, Self::Newer { .. })
     }
 }
 
@@ -131,8 +202,12 @@ pub async fn look(
         };
         match label_of(&disk).await {
             Ok((superblock, configs)) => {
-                looked.seen.push(SeenDisk { path: path.clone(), superblock, configs });
+                let writable = source.is_writable(path);
+                looked.seen.push(SeenDisk { path: path.clone(), superblock, configs, writable });
                 looked.disks.insert(path.clone(), disk);
+            }
+            Err(LabelError::Newer(error)) => {
+                looked.refused.push((path.clone(), PathError::Newer { path: path.clone(), error }));
             }
             Err(error) => looked.refused.push((path.clone(), PathError::Label { path: path.clone(), error })),
         }

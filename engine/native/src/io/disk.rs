@@ -1,5 +1,6 @@
 //! One disk as the engine sees it: dispatch over real and simulated disks, bounds, and the fault switch.
 use super::file::FileDisk;
+use super::scratch::ScratchDisk;
 #[cfg(any(test, feature = "sim"))]
 use super::sim::SimHandle;
 use super::{FaultSwitch, IoBuf, Reader};
@@ -84,6 +85,7 @@ pub struct Geometry {
 #[derive(Clone)]
 pub(super) enum Kind {
     File(FileDisk),
+    Scratch(ScratchDisk),
     #[cfg(any(test, feature = "sim"))]
     Sim(SimHandle),
 }
@@ -101,6 +103,12 @@ impl Disk {
         Self { kind, geometry, faults: Rc::default() }
     }
 
+    /// A disk over this one that takes writes in memory: this one is read and never written through it.
+    pub fn scratch(self) -> Self {
+        let geometry = self.geometry;
+        Self::new(Kind::Scratch(ScratchDisk::new(self)), geometry)
+    }
+
     /// Fills `buf`, which must not be shared, from `offset_bytes`, and gives it back.
     pub async fn read(&self, offset_bytes: u64, buf: IoBuf) -> Result<IoBuf, DiskError> {
         self.check(offset_bytes, buf.len() as u64)?;
@@ -108,6 +116,7 @@ impl Disk {
             self.delay(IoOp::Read, offset_bytes, buf.len() as u64).await?;
             match &self.kind {
                 Kind::File(disk) => disk.read(offset_bytes, buf).await,
+                Kind::Scratch(disk) => Box::pin(disk.read(offset_bytes, buf)).await,
                 #[cfg(any(test, feature = "sim"))]
                 Kind::Sim(disk) => disk.read(offset_bytes, buf).await,
             }
@@ -129,6 +138,7 @@ impl Disk {
             }
             match &self.kind {
                 Kind::File(disk) => disk.write(offset_bytes, bufs).await,
+                Kind::Scratch(disk) => Box::pin(disk.write(offset_bytes, bufs)).await,
                 #[cfg(any(test, feature = "sim"))]
                 Kind::Sim(disk) => disk.write(offset_bytes, bufs).await,
             }
@@ -145,6 +155,7 @@ impl Disk {
             }
             match &self.kind {
                 Kind::File(disk) => disk.flush().await,
+                Kind::Scratch(_) => Ok(()),
                 #[cfg(any(test, feature = "sim"))]
                 Kind::Sim(disk) => disk.flush().await,
             }
@@ -166,6 +177,7 @@ impl Disk {
             self.delay(IoOp::Discard, offset_bytes, len_bytes).await?;
             match &self.kind {
                 Kind::File(disk) => disk.discard(offset_bytes, len_bytes).await,
+                Kind::Scratch(disk) => Box::pin(disk.discard(offset_bytes, len_bytes)).await,
                 #[cfg(any(test, feature = "sim"))]
                 Kind::Sim(disk) => disk.discard(offset_bytes, len_bytes).await,
             }
@@ -240,6 +252,7 @@ impl Disk {
     pub async fn quiesce(&self) {
         match &self.kind {
             Kind::File(disk) => disk.quiesce().await,
+            Kind::Scratch(disk) => disk.quiesce().await,
             #[cfg(any(test, feature = "sim"))]
             Kind::Sim(disk) => disk.quiesce().await,
         }
@@ -253,6 +266,7 @@ impl Disk {
     fn is_allocated(&self, offset_bytes: u64, len_bytes: u64) -> bool {
         match &self.kind {
             Kind::File(disk) => disk.is_allocated(offset_bytes, len_bytes),
+            Kind::Scratch(_) => true,
             #[cfg(any(test, feature = "sim"))]
             Kind::Sim(disk) => disk.is_allocated(offset_bytes, len_bytes),
         }

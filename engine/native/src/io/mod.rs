@@ -1,6 +1,7 @@
 //! Disks, buffers, clock and randomness: everything that the engine may ask of the outside.
 //!
-//! Map: [`IoBuf`] aligned buffers · [`Disk`] one disk, a real file or device (`uring`, `file`, `device`) or a simulated one ([`sim`]) ·
+//! Map: [`IoBuf`] aligned buffers · [`Disk`] one disk, a real file or device (`uring`, `file`, `device`), a simulated one
+//! ([`sim`]), or one over another that is written in memory (`scratch`) ·
 //! [`Reader`] reads an open disk on another thread ·
 //! [`FaultSwitch`] faults switched on a running disk · [`Env`] wall clock and randomness.
 //! Invariants: an I/O owns its buffers until the disk is done with them, whatever happens to the future that waits for it;
@@ -12,6 +13,7 @@ mod env;
 mod faults;
 mod file;
 mod reader;
+mod scratch;
 #[cfg(any(test, feature = "sim"))]
 pub mod sim;
 mod uring;

@@ -210,7 +210,18 @@ impl<S: Store> Owner<S> {
         };
         let stable = self.persisted_stable(&winner);
         let now = self.0.env.wall();
-        let mut wanted = quorum::mark_lost(&winner, stable, now, loss)?;
+        let old_life = |component| {
+            let found = attached.iter().find(|candidate| candidate.component == component);
+            let is_old = found.is_some_and(|candidate| candidate.descriptor.csn.0 < winner.csn.0);
+            let trusted_up_to = self.member(component)?.attached()?.status().applied_oseq;
+            (is_old && winner.leg(component).is_some_and(is_current)).then_some(Loss::Behind(trusted_up_to))
+        };
+        // Every start commits to all current legs that are there. One that is called current and has not heard of a life since is a disk from
+        // a backup (or a start was broken off just there): it is brought up to date, if there is another copy to do it from.
+        let marked =
+            quorum::mark_lost(&winner, stable, now, |component| loss(component).or(old_life(component)));
+        let marked = marked.or_else(|_| quorum::mark_lost(&winner, stable, now, loss));
+        let mut wanted = marked?;
         wanted.for_each_leg_mut(&mut |leg| {
             let dead_run = leg.state == ComponentState::Resyncing;
             if self.is_reachable(leg.component) && (leg.state == ComponentState::Absent || dead_run) {

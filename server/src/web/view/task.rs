@@ -11,6 +11,7 @@ use model::view::Snapshot;
 fn verb(kind: &str) -> &str {
     match kind {
         "configure-cluster" => "Make the cluster",
+        "import-cluster" => "Import a cluster",
         "add-claims" => "Claim more disks:",
         "put-policy" => "Apply the edited policy",
         "apply-policy" => "Apply a policy to",

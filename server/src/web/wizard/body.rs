@@ -88,6 +88,7 @@ pub enum Body {
         erased: Vec<String>,
         policies: Vec<String>,
         problems: Vec<(String, String)>,
+        keep: Option<super::review::Keep>,
     },
 }
 
@@ -123,7 +124,7 @@ impl Body {
                 );
                 Self::Licence { key: key.checked(errors), community: draft.licence_key.is_none() }
             }
-            Step::Review => super::review::review(draft, &can),
+            Step::Review => super::review::review(draft, &can, &app.config),
         })
     }
 }

@@ -1,17 +1,37 @@
 //! The last step: everything once more, what is written, what is erased, what is still wrong.
 use super::body::{Body, answer};
 use super::{Step, size};
+use crate::app::Config;
 use crate::error::AppError;
 use crate::service::draft::Draft;
 use crate::service::plan;
+use crate::service::unit::{self, UnitPlan};
 use crate::web::format;
 use crate::web::parts::Fact;
 use crate::web::view::words;
 use model::engine::Capabilities;
 use model::ids::DiskId;
 
+/// The service that keeps this server running over a restart of the machine: the command that installs it, and its unit.
+pub struct Keep {
+    /// To be run by root.
+    pub command: String,
+    /// What it writes.
+    pub unit: String,
+}
+
+/// What to do so that the cluster is served after the next restart, too; `None` when a service manager does it already.
+fn keep(config: &Config) -> Option<Keep> {
+    let program = std::env::current_exe().ok().filter(|_| !config.supervised)?;
+    let words = [&["service".to_owned(), "install".to_owned()], &unit::arguments(config)[1..]].concat();
+    let words: Vec<String> = words.iter().map(|word| unit::for_shell(word)).collect();
+    let command = format!("sudo {} {}", unit::for_shell(&program.display().to_string()), words.join(" "));
+    let user = unit::owner(&config.data_dir).unwrap_or_else(|_| "root".into());
+    Some(Keep { command, unit: UnitPlan::new(config, program, user).text() })
+}
+
 /// The review of a draft.
-pub fn review(draft: &Draft, can: &Capabilities) -> Body {
+pub fn review(draft: &Draft, can: &Capabilities, config: &Config) -> Body {
     let disk = |id: &DiskId| {
         draft.disk(*id).map(|disk| (disk.name.clone(), disk.path.clone(), disk.size_bytes, disk.make_file))
     };
@@ -42,6 +62,7 @@ pub fn review(draft: &Draft, can: &Capabilities) -> Body {
             .map(|policy| format!("{}: {}", policy.name, words::policy(policy, "host")))
             .collect(),
         problems,
+        keep: keep(config),
     }
 }
 

@@ -224,7 +224,8 @@ async fn everything_is_back_after_a_restart_and_after_an_import() {
     let fresh = tempfile::tempdir().expect("a folder");
     let paths = [lab.folder.join("lab")];
     let folder = fresh.path().to_owned();
-    let imported = tokio::task::spawn_blocking(move || offline::import(&folder, &paths).map(|found| found.0));
+    let imported =
+        tokio::task::spawn_blocking(move || offline::import(&folder, &paths, None).map(|found| found.0));
     assert_eq!(imported.await.expect("no panic").expect("imported"), "lab");
     let engine = NativeEngine::start(Options::new(fresh.path())).expect("starts");
     let snapshot = engine.snapshot().await.expect("answers");
