@@ -103,6 +103,7 @@ fn a_moved_set_of_disks_is_whole_and_is_taken_over_through_the_api() {
     let body = json!({"cluster": cluster["uuid"], "paths": [plain(&moved)]});
     api.post("/api/v1/import", &body);
     assert_eq!(api.get("/api/v1/cluster")["state"], "ready");
+    api.until("/api/v1/volumes/db", "the volume is listed", |volume| volume["health"] == "healthy");
     tools::ok("qemu-io", &["-f", "raw", "-c", "read -P 0x77 0 4M", &server.nbd_uri("db")]);
     // A server with a cluster takes no second one, and says where to.
     let refused = api.call("POST", "/api/v1/import", Some(&body));

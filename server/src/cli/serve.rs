@@ -279,8 +279,8 @@ fn open_certificate(source: tls::Source, config: &Config) -> Result<Tls, String>
     let public = config.public_url.as_deref().and_then(|url| url.split("://").nth(1));
     let public = public.map(|rest| rest.split(['/', ':']).next().unwrap_or_default().to_owned());
     let more = [(!listened.is_unspecified()).then(|| listened.to_string()), public];
-    names.extend(more.into_iter().flatten().filter(|name| !name.is_empty()));
-    names.dedup();
+    let more: Vec<String> = more.into_iter().flatten().filter(|name| !name.is_empty()).collect();
+    names.extend(more.into_iter().filter(|name| !names.contains(name)).collect::<Vec<_>>());
     let tls = Tls::open(source, &config.data_dir, names, SystemClock.now());
     tls.map_err(|error| error.to_string())
 }

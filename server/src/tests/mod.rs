@@ -15,6 +15,7 @@ use tower::ServiceExt;
 
 mod access;
 mod api;
+mod import;
 mod inventory;
 mod people;
 mod projections;
