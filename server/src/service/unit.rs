@@ -165,6 +165,7 @@ pub mod tests {
             public_url: None,
             file_disk_dirs: Vec::new(),
             lists_devices: false,
+            allows_loop_devices: false,
             inventory_dir: None,
             lab: None,
             repair_delay_seconds: None,

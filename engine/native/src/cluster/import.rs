@@ -123,7 +123,7 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
         tokio::task::spawn_local(async move {
             let result = core.take_over_from(task, cluster, &paths).await;
             if result.is_err() {
-                core.let_go();
+                core.forget_import();
             }
             core.board.finish_task(task, result);
         });
@@ -161,7 +161,7 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
     }
 
     /// Back to no cluster, after an import that failed.
-    fn let_go(&self) {
+    fn forget_import(&self) {
         self.close_groups();
         let mut state = self.state.borrow_mut();
         (state.life, state.reason, state.config) = (ClusterState::Unconfigured, None, None);

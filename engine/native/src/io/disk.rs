@@ -222,6 +222,7 @@ impl Disk {
     fn as_file(&self) -> Option<&FileDisk> {
         match &self.kind {
             Kind::File(disk) => Some(disk),
+            Kind::Scratch(_) => None,
             #[cfg(any(test, feature = "sim"))]
             Kind::Sim(_) => None,
         }
