@@ -239,7 +239,9 @@ fn every_foreign_disk_is_refused_by_name_left_alone_and_taken_when_it_is_listed(
     let answer = claim(&api, &named, &named);
     assert_eq!(answer.status, 202, "{}", answer.text);
     api.finished(answer.body["task"].as_str().expect("a task"));
-    for ((says, writes), device) in cases.iter().zip(&devices) {
+    // Where a superblock of ours was damaged, a good one stands now.
+    let foreign = cases.iter().zip(&devices).filter(|((says, _), _)| !says.contains("Millpond"));
+    for ((says, writes), device) in foreign {
         let file = std::fs::File::open(&device.file).expect("the image");
         for (at, bytes) in writes {
             let mut now = vec![0; bytes.len()];
