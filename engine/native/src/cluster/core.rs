@@ -155,6 +155,14 @@ pub(super) struct State {
     pub stopping: bool,
 }
 
+impl State {
+    pub fn policies_by_name(&self) -> Vec<model::policy::Policy> {
+        let mut policies = self.config.as_ref().map(|config| config.policies.clone()).unwrap_or_default();
+        policies.sort_by(|a, b| a.name.cmp(&b.name));
+        policies
+    }
+}
+
 /// A running cluster. Shared as `Rc` on the engine thread.
 pub struct ClusterCore<D> {
     pub(super) me: Weak<Self>,

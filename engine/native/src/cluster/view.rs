@@ -46,7 +46,7 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
             cluster: cluster_view(&state),
             hosts: self.host_views(&state),
             disks: self.disk_views(&state),
-            policies: sorted_policies(&state),
+            policies: state.policies_by_name(),
             resync: self.resync_view(&state, &objects),
             objects,
             tasks: self.board.tasks(),
@@ -479,12 +479,6 @@ fn cluster_view(state: &State) -> ClusterView {
         created_at: config.created_at,
         config_version: config.version,
     }
-}
-
-fn sorted_policies(state: &State) -> Vec<model::policy::Policy> {
-    let mut policies = state.config.as_ref().map(|config| config.policies.clone()).unwrap_or_default();
-    policies.sort_by(|a, b| a.name.cmp(&b.name));
-    policies
 }
 
 fn host_name(state: &State, id: HostId) -> String {

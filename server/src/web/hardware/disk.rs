@@ -70,7 +70,8 @@ fn banner(disk: &DiskView, lab: bool) -> Option<Explain> {
         DiskState::Absent => (
             Tone::Absent,
             "is away, pulled or with its host",
-            "It is taken back wherever it is plugged in, and waited for until the repair delay has passed; what returns only catches up. Resync shows the clock time.",
+            "It is taken back wherever it is plugged in, and waited for until the repair delay has passed; what returns \
+             only catches up. Resync shows the clock time.",
         ),
         DiskState::Failed => (
             Tone::Failed,
