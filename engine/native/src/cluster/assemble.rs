@@ -75,7 +75,7 @@ pub enum Finding {
     /// Two paths carry the same disk.
     #[error(
         "{newer} and {older} are the same disk ({name}), one a copy of the other, and neither is used; {}",
-        if *equal { format!("both are equal: leave one of them out") } else { format!("{newer} was used last: leave {older} out") }
+        if *equal { "both are equal: leave one of them out".to_owned() } else { format!("{newer} was used last: leave {older} out") }
     )]
     Twice {
         /// Name of the disk.
