@@ -39,6 +39,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         allows_loop_devices: false,
         lab: None,
         repair_delay_seconds: None,
+        tls_source: None,
+        tls: None,
+        names: Vec::new(),
+        supervised: false,
     };
     let app =
         App::open(config, Arc::new(SystemClock), Arc::new(SystemRng), vec![(NATIVE.to_owned(), engine)])

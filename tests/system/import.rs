@@ -289,7 +289,7 @@ fn a_cluster_is_imported_in_the_browser_after_a_look() {
         let (folder, server, browser) = set_up(&[]).await;
         browser.assert_page(&format!("{}/import", server.base), "import").await;
         browser.open(&format!("{}/", server.base)).await;
-        browser.press("Import a cluster that is already on disks").await;
+        browser.press("Import a cluster").await;
         browser.fill("#paths", "not/absolute").await;
         browser.press("Look, without writing").await;
         browser.until_text("is no absolute path").await;

@@ -170,8 +170,8 @@ fn card(found: FoundCluster, not_here: &str, now: Timestamp) -> ClusterCard {
         missing: found.missing.into_iter().map(|(_, name, host)| (name, host)).collect(),
         present: found.present.into_iter().map(|(name, path)| (name, path.display().to_string())).collect(),
         name: found.name,
-        obstacles: found.obstacles,
-        notes: found.notes,
+        obstacles: found.obstacles.iter().map(|text| explain::sentence(text)).collect(),
+        notes: found.notes.iter().map(|text| explain::sentence(text)).collect(),
         not_here: not_here.to_owned(),
     }
 }

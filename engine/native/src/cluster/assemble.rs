@@ -8,6 +8,7 @@ use crate::fmt::config::{ClusterConfig, ConfigDisk};
 use crate::fmt::slot::ConfigSlot;
 use crate::fmt::superblock::{GroupLog, Roles, Superblock};
 use model::ids::{ClusterId, DiskGroupId, DiskId, HostId};
+use model::state::DiskRole;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
@@ -90,7 +91,7 @@ pub enum Finding {
     /// The log disk of a group is missing.
     #[error(
         "host {host}: {disk}, which holds the log of its disk group, is missing, so what lies beside it ({}) cannot be used and its copies are absent; add that disk",
-        if *capacity == 1 { "1 capacity disk".to_owned() } else { format!("{capacity} capacity disks") }
+        match capacity { 0 => "nothing of it is there".to_owned(), 1 => "1 capacity disk".into(), more => format!("{more} capacity disks") }
     )]
     LogMissing {
         /// Its host.
@@ -342,7 +343,8 @@ fn group(
     };
     // Any member knows which disk carries the log; the log disk itself knows most.
     let known = disks.values().filter_map(|disk| disk.superblock.group(id).map(|group| (disk, group)));
-    let log_disk = known.clone().map(|(_, group)| group.log_disk).next();
+    let cache = listed.iter().find(|disk| disk.role == DiskRole::Cache).map(|disk| disk.id);
+    let log_disk = known.clone().map(|(_, group)| group.log_disk).next().or(cache);
     let log_seen = log_disk.and_then(|log| disks.get(&log));
     let memory: Option<&GroupLog> = log_seen.and_then(|disk| disk.superblock.group(id));
     let carries = |disk: &SeenDisk| {

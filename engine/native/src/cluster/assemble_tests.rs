@@ -166,6 +166,13 @@ fn half_of_the_disks_are_not_enough() {
     disks.truncate(2);
     let found = assemble(disks);
     assert!(!found[0].confirmed());
+    assert!(
+        found[0].findings.iter().any(
+            |finding| matches!(finding, Finding::LogMissing { disk, capacity: 0, .. } if disk == "h2-0")
+        ),
+        "a disk with a log is called so although nothing of its host is there: {:?}",
+        found[0].findings
+    );
     let refusal = found[0].refusal().expect("a sentence");
     assert!(refusal.contains("2 of 4 disks") && refusal.contains("h2-0"), "{refusal}");
 }
