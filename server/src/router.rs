@@ -111,7 +111,7 @@ fn people() -> Vec<Route> {
 
 /// Pages about what goes on, and about the product itself.
 fn operating() -> Vec<Route> {
-    use web::{about, capacity, events, health, lab, licence, performance, resync, tasks};
+    use web::{about, capacity, events, health, lab, licence, performance, resync, survives, tasks};
     vec![
         get("/health", Viewer, health::page),
         get("/events", Viewer, events::page),
@@ -128,6 +128,7 @@ fn operating() -> Vec<Route> {
         get("/third-party", Viewer, about::third_party),
         get("/api-reference", Viewer, about::api_reference),
         get("/capacity", Viewer, capacity::page),
+        get("/survives", Viewer, survives::page),
         get("/performance", Viewer, performance::page),
         get("/performance.csv", Viewer, performance::export),
         get("/resync", Viewer, resync::page),

@@ -62,6 +62,11 @@ pub fn availability(tree: &TreeNode, reach: &dyn Fn(&ComponentView) -> Reach) ->
     Availability { accessible: condition.is_none(), votes, condition }
 }
 
+/// Whether every part of the data can be read, whatever the votes say.
+pub fn is_complete(tree: &TreeNode, reach: &dyn Fn(&ComponentView) -> Reach) -> bool {
+    incomplete(tree, reach).is_none()
+}
+
 /// Availability as it is.
 pub fn availability_now(tree: &TreeNode) -> Availability {
     availability(tree, &Reach::now)

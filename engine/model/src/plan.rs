@@ -50,6 +50,10 @@ pub struct PlannedHost {
 pub struct PlannedGroup {
     /// Its host.
     pub host: HostId,
+    /// Host of the cache disk when that is another one: a disk whose slices serve several hosts has a host of its own, so that
+    /// the loss of one of those takes nothing else along.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_host: Option<HostId>,
     /// The disk that carries the log. `None`: each capacity disk carries its own (`combined`), one group a disk.
     pub cache: Option<PlannedDisk>,
     /// Capacity disks, 1..=7.

@@ -132,6 +132,9 @@ pub struct DiskView {
     pub role: DiskRole,
     /// Its disk group.
     pub disk_group: Option<DiskGroupId>,
+    /// More disk groups whose logs lie on it, in slices: they share its fate.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub serves: Vec<DiskGroupId>,
     /// Bytes allocated on it: data and metadata; the log for a cache disk.
     pub used_bytes: u64,
     /// Bytes promised to writes and components that are not yet allocated.

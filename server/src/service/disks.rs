@@ -73,6 +73,7 @@ fn unclaimed(id: DiskId, name: &str, host: &str, path: &str, size_bytes: u64, me
         media,
         role: DiskRole::None,
         disk_group: None,
+        serves: Vec::new(),
         used_bytes: 0,
         reserved_bytes: 0,
         metadata_bytes: 0,

@@ -76,7 +76,7 @@ pub struct DraftHost {
     pub role: HostRole,
 }
 
-/// A disk of the draft: a file that is there or that will be made, or a block device.
+/// A disk of the draft: a file that is there or that will be made, or a block device. One without a host is left out.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DraftDisk {
     /// Identity, fixed at first sight.

@@ -30,6 +30,7 @@ pub mod policies;
 pub mod projection;
 pub mod replace;
 pub mod resync;
+pub mod survives;
 pub mod tasks;
 pub mod unit;
 pub mod volumes;

@@ -7,6 +7,7 @@ use crate::service::auth::check_name;
 use crate::service::draft::{
     Claim, Draft, DraftDisk, SpaceEfficiency, fault_domain_problems, policy_problems,
 };
+use model::disk_room::{LOG_BYTES_MIN, SLICES_MAX, data_bytes, slice_bytes};
 use model::engine::Capabilities;
 use model::ids::{DiskGroupId, DiskId};
 use model::plan::{ClusterPlan, PlannedDisk, PlannedGroup, PlannedHost};
@@ -62,6 +63,7 @@ fn claim_problems(draft: &Draft, claims: &[Claim]) -> Vec<FieldError> {
     let mut seen = BTreeSet::new();
     for (index, claim) in claims.iter().enumerate() {
         let field = format!("claims[{index}]");
+        problems.extend(slice_problems(draft, claims, claim, &format!("{field}.cache")));
         if draft.host(&claim.host).is_none() {
             problems.push(FieldError::new(
                 format!("{field}.host"),
@@ -85,7 +87,9 @@ fn claim_problems(draft: &Draft, claims: &[Claim]) -> Vec<FieldError> {
             .iter()
             .flat_map(|(part, ids)| ids.iter().enumerate().map(move |(place, id)| (*part, *id, place)))
         {
-            let problem = disk_problem(draft, claim, id, !seen.insert((id, part)));
+            // A cache disk may be named by several claims: they share it in slices.
+            let turn = if part == "cache" { index } else { 0 };
+            let problem = disk_problem(draft, claim, id, !seen.insert((id, part, turn)));
             problems
                 .extend(problem.map(|detail| FieldError::new(format!("{field}.{part}[{place}]"), detail)));
         }
@@ -107,7 +111,7 @@ fn disk_problem(draft: &Draft, claim: &Claim, id: DiskId, twice: bool) -> Option
     let Some(disk) = draft.disk(id) else {
         return Some(format!("there is no free disk {id}"));
     };
-    if disk.host != claim.host {
+    if disk.host != claim.host && !claim.cache.contains(&id) {
         return Some(format!("disk {} belongs to host \"{}\"", disk.name, disk.host));
     }
     if twice {
@@ -122,18 +126,37 @@ fn disk_problem(draft: &Draft, claim: &Claim, id: DiskId, twice: bool) -> Option
     })
 }
 
-/// Disk groups of a claim: capacity disks are dealt out to the cache disks in turn; without one, each is its own group.
+/// What is wrong with cache disks that are named by claims of several hosts: such a disk has a host of its own, and no more slices
+/// than a label has room for.
+fn slice_problems(draft: &Draft, claims: &[Claim], claim: &Claim, field: &str) -> Vec<FieldError> {
+    let carries = |host: &str| claims.iter().any(|other| other.host == host && !other.capacity.is_empty());
+    let mut problems = Vec::new();
+    for disk in claim.cache.iter().filter_map(|id| draft.disk(*id)) {
+        if disk.host != claim.host && carries(&disk.host) {
+            let detail = format!(
+                "cache disk {} belongs to host \"{}\", which has data disks of its own: with that host it would take \"{}\" \
+                 along; give it a host of its own",
+                disk.name, disk.host, claim.host
+            );
+            problems.push(FieldError::new(field, detail));
+        }
+        let users = claims.iter().filter(|other| other.cache.contains(&disk.id)).count();
+        let slice = slice_bytes(disk.size_bytes, users);
+        if users > 1 && slice == 0 {
+            let detail = format!(
+                "cache disk {} cannot be shared in {users} slices: at most {SLICES_MAX}, each of at least {} MiB",
+                disk.name,
+                LOG_BYTES_MIN >> 20
+            );
+            problems.push(FieldError::new(field, detail));
+        }
+    }
+    problems
+}
+
+/// Disk groups of a claim.
 fn groups_of(claim: &Claim) -> Vec<(Option<DiskId>, Vec<DiskId>)> {
-    if claim.cache.is_empty() {
-        return claim.capacity.iter().map(|id| (None, vec![*id])).collect();
-    }
-    let mut groups: Vec<_> = claim.cache.iter().map(|id| (Some(*id), Vec::new())).collect();
-    let count = groups.len();
-    for (index, id) in claim.capacity.iter().enumerate() {
-        groups[index % count].1.push(*id);
-    }
-    groups.retain(|(_, capacity)| !capacity.is_empty());
-    groups
+    model::claims::groups(&claim.cache, &claim.capacity)
 }
 
 /// Disk groups as an engine takes them. The claims must have no problems.
@@ -154,9 +177,11 @@ pub fn planned_groups(draft: &Draft, claims: &[Claim]) -> Vec<PlannedGroup> {
             })
         };
         for (cache, capacity) in groups_of(claim) {
+            let home = cache.and_then(|id| draft.disk(id)).and_then(|disk| draft.host(&disk.host));
             let cache = cache.as_ref().and_then(disk);
             planned.push(PlannedGroup {
                 host: host.id,
+                cache_host: home.map(|home| home.id).filter(|home| *home != host.id),
                 cache,
                 capacity: capacity.iter().filter_map(disk).collect(),
             });
@@ -199,7 +224,7 @@ pub fn plan(draft: &Draft, can: &Capabilities) -> Result<ClusterPlan, AppError> 
         problems.push(FieldError::new("claims", "claim at least one capacity disk"));
     }
     problems.extend(claim_problems(draft, &draft.claims));
-    let claimed: BTreeSet<&str> = draft.claims.iter().map(|claim| claim.host.as_str()).collect();
+    let claimed = used_hosts(draft);
     let hosts: Vec<&str> = draft.hosts.iter().map(|host| host.name.as_str()).collect();
     problems.extend(fault_domain_problems(&draft.fault_domains, &hosts));
     for policy in &draft.policies {
@@ -239,6 +264,13 @@ pub fn plan(draft: &Draft, can: &Capabilities) -> Result<ClusterPlan, AppError> 
     })
 }
 
+/// Hosts that the claims use: those with data, and those whose cache disks serve others.
+fn used_hosts(draft: &Draft) -> BTreeSet<&str> {
+    let caches = draft.claims.iter().flat_map(|claim| &claim.cache);
+    let homes = caches.filter_map(|id| draft.disk(*id)).map(|disk| disk.host.as_str());
+    draft.claims.iter().map(|claim| claim.host.as_str()).chain(homes).collect()
+}
+
 /// Checks claims that are added to a cluster that runs.
 ///
 /// # Errors
@@ -254,8 +286,12 @@ pub fn check_claims(draft: &Draft, claims: &[Claim]) -> Result<(), AppError> {
 /// What one or two fault domains mean, and other things to know although the plan is valid.
 pub fn warnings(draft: &Draft) -> Vec<String> {
     let claimed: BTreeSet<&str> = draft.claims.iter().map(|claim| claim.host.as_str()).collect();
+    // A host whose disks only carry logs of others holds no data: it is in no fault domain, and none is missing for it.
+    let used = used_hosts(draft);
+    let only_logs = |host: &str| used.contains(host) && !claimed.contains(host);
+    let hosts = draft.hosts.iter().filter(|host| !only_logs(&host.name));
     let hosts: Vec<(&str, bool)> =
-        draft.hosts.iter().map(|host| (host.name.as_str(), claimed.contains(host.name.as_str()))).collect();
+        hosts.map(|host| (host.name.as_str(), claimed.contains(host.name.as_str()))).collect();
     let mut warnings = model::capacity::effective_domains(&hosts, &draft.fault_domains).warnings;
     if (1..3).contains(&claimed.len()) {
         let count = claimed.len();
@@ -297,11 +333,18 @@ pub fn picture(draft: &Draft, now: Timestamp) -> Snapshot {
     let mut disks = Vec::new();
     for group in &groups {
         let Some(host) = draft.hosts.iter().find(|host| host.id == group.host) else { continue };
-        let first = group.cache.as_ref().or(group.capacity.first()).map(|disk| DiskGroupId(disk.id.0));
+        // A cache disk may serve several groups: a group is called after its first data disk.
+        let group_id = group.capacity.first().map(|disk| DiskGroupId(disk.id.0));
         let capacity = if group.cache.is_some() { DiskRole::Capacity } else { DiskRole::Combined };
         let cache = group.cache.iter().map(|disk| (disk, DiskRole::Cache));
         let all = cache.chain(group.capacity.iter().map(|disk| (disk, capacity)));
-        disks.extend(all.map(|(disk, role)| planned_disk(disk, role, &host.name, first)));
+        for (disk, role) in all {
+            let home = draft.disk(disk.id).map_or(host.name.as_str(), |known| known.host.as_str());
+            match disks.iter_mut().find(|known: &&mut DiskView| known.id == disk.id) {
+                Some(shared) => shared.serves.extend(group_id),
+                None => disks.push(planned_disk(disk, role, home, group_id)),
+            }
+        }
     }
     Snapshot {
         version: 0,
@@ -317,6 +360,11 @@ pub fn picture(draft: &Draft, now: Timestamp) -> Snapshot {
 }
 
 fn planned_disk(disk: &PlannedDisk, role: DiskRole, host: &str, group: Option<DiskGroupId>) -> DiskView {
+    // Labels, log, maps and what is kept back: no data will lie there.
+    let laid_out = match role {
+        DiskRole::Capacity | DiskRole::Combined => disk.size_bytes - data_bytes(role, disk.size_bytes),
+        DiskRole::Cache | DiskRole::None => 0,
+    };
     DiskView {
         id: disk.id,
         name: disk.name.clone(),
@@ -326,9 +374,10 @@ fn planned_disk(disk: &PlannedDisk, role: DiskRole, host: &str, group: Option<Di
         media: disk.media,
         role,
         disk_group: group,
-        used_bytes: 0,
+        serves: Vec::new(),
+        used_bytes: laid_out,
         reserved_bytes: 0,
-        metadata_bytes: 0,
+        metadata_bytes: laid_out,
         state: DiskState::Healthy,
         components: 0,
         checksum_errors: 0,

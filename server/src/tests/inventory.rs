@@ -148,15 +148,15 @@ async fn groupings_of_a_recorded_machine_say_what_they_survive_and_yield() {
     assert_eq!(first["domains"].as_array().unwrap().len(), 3);
     let default =
         first["policies"].as_array().unwrap().iter().find(|one| one["policy"] == "default").unwrap();
-    assert_eq!(
-        (&default["has_fault_domains"], &default["usable_bytes"]),
-        (&json!(3), &json!(2_500_506_796_032_u64))
-    );
+    assert_eq!(default["has_fault_domains"], json!(3));
+    // Of 2.5 TB that could be mirrored the logs, maps and what is kept back are no data.
+    let usable = default["usable_bytes"].as_u64().unwrap();
+    assert!((2_400_000_000_000..2_480_000_000_000).contains(&usable), "{usable}");
     assert!(
         default["survives"].as_array().unwrap().contains(&json!("the device with sdf, sdg")),
         "{default}"
     );
     // Both disks of the dock go with its plug.
-    let both = json!(["USB port 0:3 at 0000:00:14.0", "controller 0000:00:14.0"]);
+    let both = json!(["controller 0000:00:14.0", "USB port 0:3 at 0000:00:14.0"]);
     assert_eq!(default["dies_with"], both);
 }

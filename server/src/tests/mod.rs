@@ -16,6 +16,7 @@ use tower::ServiceExt;
 mod access;
 mod api;
 mod import;
+mod cases;
 mod inventory;
 mod people;
 mod projections;

@@ -33,6 +33,7 @@ pub mod resync;
 pub mod sample;
 pub mod search;
 pub mod shell;
+pub mod survives;
 pub mod tasks;
 #[cfg(test)]
 pub mod testing;

@@ -55,6 +55,7 @@ fn disk(host: u32, number: u32) -> DiskView {
         media: Media::Flash,
         role: if number == 0 { DiskRole::Cache } else { DiskRole::Capacity },
         disk_group: Some(DiskGroupId(id(900 + u128::from(host)))),
+        serves: Vec::new(),
         used_bytes: u64::from(host * 31 + number * 57) * GIB,
         reserved_bytes: 0,
         metadata_bytes: GIB,

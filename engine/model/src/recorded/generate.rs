@@ -191,6 +191,7 @@ fn add_disk(
         media: Media::Flash,
         role,
         disk_group: Some(group),
+        serves: Vec::new(),
         used_bytes: 1 << 30,
         reserved_bytes: 0,
         metadata_bytes: 1 << 30,

@@ -48,7 +48,7 @@ fn failed_disks(snapshot: &Snapshot, targets: &[FailTarget]) -> BTreeSet<DiskId>
         .disks
         .iter()
         .filter(|disk| disk.role == crate::state::DiskRole::Cache && failed.contains(&disk.id))
-        .filter_map(|disk| disk.disk_group)
+        .flat_map(|disk| disk.disk_group.iter().chain(&disk.serves).copied())
         .collect();
     let members =
         snapshot.disks.iter().filter(|disk| disk.disk_group.is_some_and(|group| groups.contains(&group)));

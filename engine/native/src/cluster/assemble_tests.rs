@@ -34,6 +34,7 @@ pub fn config(cluster: u8, hosts: u8, version: (u64, u64)) -> ClusterConfig {
             host: host_id(host),
             role,
             disk_group: group_id(host),
+            serves: Vec::new(),
             unknown: Default::default(),
         })
     });

@@ -7,6 +7,7 @@ use crate::fmt::superblock::{GROUPS_MAX, GroupLog, MEMBERS_MAX, Member, RegionKi
 use crate::fmt::{LocalId, cbor::Unknown};
 use crate::io::Env;
 use model::arithmetic::{name_problem, policy_problems};
+use model::disk_room::COMBINED_LOG_PERCENT;
 use model::engine::EngineError;
 use model::ids::{ClusterId, DiskGroupId, DiskId, HostId};
 use model::plan::{ClusterPlan, PlannedDisk, PlannedGroup, PlannedHost};
@@ -14,9 +15,6 @@ use model::state::{ClusterType, DiskRole};
 use model::units::{DISK_BYTES_MIN, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-
-/// Share of a combined disk that its log takes, percent. Source: the 10 % that vSAN advises for a cache tier.
-const COMBINED_LOG_PERCENT: u8 = 10;
 
 /// One disk to be formatted.
 #[derive(Clone, Debug)]
@@ -150,7 +148,8 @@ pub fn blueprint(
 ) -> Result<Blueprint, EngineError> {
     let mut draft = Draft::default();
     for claim in claims {
-        if !hosts.iter().any(|host| host.id == claim.host) {
+        let known = |id: HostId| hosts.iter().any(|host| host.id == id);
+        if !known(claim.host) || !claim.cache_host.is_none_or(known) {
             return Err(invalid("claims", "names a host that is not in the cluster"));
         }
         draft.claim(claim, env)?;
@@ -183,7 +182,7 @@ impl Draft {
             Some(cache) => {
                 let id = new_id();
                 self.groups.push(NewGroup { id, host: claim.host, log_disk: cache.id, capacity });
-                self.add(cache, claim.host, DiskRole::Cache, id)?;
+                self.add(cache, claim.cache_host.unwrap_or(claim.host), DiskRole::Cache, id)?;
                 claim.capacity.iter().try_for_each(|disk| self.add(disk, claim.host, DiskRole::Capacity, id))
             }
             None => claim.capacity.iter().try_for_each(|disk| {
@@ -287,6 +286,7 @@ impl Blueprint {
             host,
             role,
             disk_group: ids[0],
+            serves: ids[1..].to_vec(),
             unknown: Unknown::new(),
         });
         let superblock = Superblock {
@@ -360,6 +360,7 @@ mod tests {
         let host = hosts()[0].id;
         let claim = |(cache, capacity): &(Option<PlannedDisk>, Vec<PlannedDisk>)| PlannedGroup {
             host,
+            cache_host: None,
             cache: cache.clone(),
             capacity: capacity.clone(),
         };
@@ -380,6 +381,7 @@ mod tests {
         assert_eq!(plan.disks.len(), 6);
         let cache = &plan.disks[0].superblock;
         assert_eq!((cache.regions.len(), cache.groups.len()), (2, 2));
+        assert_eq!(plan.config_disks[0].groups().count(), 2, "the configuration knows both");
         assert_eq!(plan.disks[0].prewritten.start, cache.regions[0].offset_bytes);
         let combined = &plan.disks[4].superblock;
         assert_eq!((combined.roles, combined.regions.len()), (Roles::COMBINED, 2));

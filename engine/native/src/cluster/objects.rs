@@ -16,7 +16,7 @@ use futures_util::future::join_all;
 use model::arithmetic::{name_problem, size_problem};
 use model::engine::{Applied, EngineError};
 use model::ids::{ComponentId, ObjectId};
-use model::placement::{PlannedLeg, PlannedNode, place};
+use model::placement::{Placement, PlannedLeg, PlannedNode, place};
 use model::policy::Policy;
 use model::state::{ComponentState, Severity};
 use model::units::{BLOCK_BYTES, COMPONENT_BYTES_MAX, STRIPE_UNIT_BYTES};
@@ -112,6 +112,19 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
         let _turn = self.place_turn.lock().await;
         let topology = self.topology();
         let placement = place(&topology, &policy, size_bytes).map_err(EngineError::Unplaceable)?;
+        self.make_placed(id, name, size_bytes, policy, &placement).await?;
+        Ok(placement.warnings)
+    }
+
+    /// Makes a volume where `placement` says; the caller holds the turn of placement.
+    pub(super) async fn make_placed(
+        &self,
+        id: ObjectId,
+        name: &str,
+        size_bytes: u64,
+        policy: Policy,
+        placement: &Placement,
+    ) -> Result<(), EngineError> {
         let layout = self.node_of(&placement.root);
         let witnesses = placement.witnesses.iter().map(|planned| self.leg_of(planned)).collect();
         let boot = self.boot();
@@ -141,7 +154,7 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
                 let mut run = RunObject::new(owner.descriptor());
                 run.owner = Some(owner);
                 self.state.borrow_mut().objects.insert(id, run);
-                Ok(placement.warnings)
+                Ok(())
             }
             Err(error) => {
                 self.remove_components(id).await;

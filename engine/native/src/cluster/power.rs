@@ -7,7 +7,7 @@ use super::faults::LabFaults;
 use super::source::DiskSource;
 use futures_util::future::join_all;
 use model::engine::{Applied, EngineError, Fault, FaultTarget};
-use model::ids::{ComponentId, DiskId, HostId, ObjectId};
+use model::ids::{ComponentId, DiskGroupId, DiskId, HostId, ObjectId};
 use model::state::Severity;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -129,7 +129,10 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
     }
 
     async fn power_off(&self, host: HostId, name: &str) {
-        let groups: Vec<_> = self.directory.groups().into_iter().filter(|(_, of)| *of == host).collect();
+        let logs = groups_on(&self.state.borrow(), host);
+        let hit = |dg: &crate::dg::Dg, of: HostId| of == host || logs.contains(&dg.group());
+        let groups: Vec<_> =
+            self.directory.groups().into_iter().filter(|(dg, of)| hit(dg, *of)).collect();
         let ids: BTreeSet<_> = groups.iter().map(|(dg, _)| dg.group()).collect();
         let lost = self.directory.on(|place| ids.contains(&place.group));
         for (dg, _) in &groups {
@@ -314,6 +317,12 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
             self.open_objects(objects.into_keys().collect()).await;
         }
     }
+}
+
+/// Disk groups that lie on disks of a host, or whose logs do.
+pub(super) fn groups_on(state: &super::core::State, host: HostId) -> BTreeSet<DiskGroupId> {
+    let disks = state.config.iter().flat_map(|config| &config.disks);
+    disks.filter(|disk| disk.host == host).flat_map(|disk| disk.groups()).collect()
 }
 
 fn disks_of(state: &super::core::State, host: HostId) -> Vec<DiskId> {

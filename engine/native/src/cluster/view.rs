@@ -226,8 +226,11 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
         let dg = self.directory.group(group);
         let usage = dg.as_ref().and_then(|dg| dg.usage(disk.id));
         let size_bytes = run.and_then(|run| run.disk.as_ref()).map_or(0, |open| open.geometry().size_bytes);
-        let log_used =
-            dg.as_ref().filter(|_| disk.role == DiskRole::Cache).map_or(0, |dg| dg.log_usage().used_bytes);
+        let served = || disk.groups().filter_map(|group| self.directory.group(group));
+        let log_used: u64 = match disk.role {
+            DiskRole::Cache => served().map(|dg| dg.log_usage().used_bytes).sum(),
+            _ => 0,
+        };
         // What lies outside the extents (labels, the log of a combined disk) takes no components either.
         let outside = usage.map_or(0, |usage| size_bytes.saturating_sub(usage.size_bytes));
         let fault = state.faults.disk(disk.id);
@@ -254,6 +257,7 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
             media: label.map_or(Media::Flash, |label| label.superblock().media),
             role: disk.role,
             disk_group: Some(group),
+            serves: disk.serves.clone(),
             used_bytes: log_used + outside + usage.data_bytes + usage.metadata_bytes + usage.bad_bytes,
             reserved_bytes: usage.metadata_due_bytes + under_way.max(promised_bytes),
             metadata_bytes: outside + usage.metadata_bytes,

@@ -109,6 +109,7 @@ prop_compose! {
                 host,
                 role: DiskRole::Combined,
                 disk_group: DiskGroupId::from_random([4; 16]),
+                serves: Vec::new(),
                 unknown: unknown.clone(),
             }],
             policies: vec![Policy::built_in()],

@@ -6,7 +6,7 @@
 //! config  0 cluster · 1 name · 2 (epoch, sequence) · 3 created · 4 hosts · 5 disks · 6 policies · 7 default policy
 //!         8 repair delay, seconds · 9 licence key · 10 type · 11 sites
 //! host    0 id · 1 name · 2 kind · 3 role · 4 fault domain · 5 site · 6 maintenance
-//! disk    0 id · 1 name · 2 host · 3 role · 4 disk group
+//! disk    0 id · 1 name · 2 host · 3 role · 4 disk group · 5 more disk groups (slices of a cache disk)
 //! ```
 //!
 //! Invariants: configurations are ordered by (epoch, sequence); one is in force once more than half of the disks that it lists
@@ -87,8 +87,17 @@ pub struct ConfigDisk {
     pub role: DiskRole,
     /// Its disk group.
     pub disk_group: DiskGroupId,
+    /// More disk groups whose logs lie on it, in slices.
+    pub serves: Vec<DiskGroupId>,
     /// Keys of a later version.
     pub unknown: Unknown,
+}
+
+impl ConfigDisk {
+    /// Every disk group that lies on it, or whose log does.
+    pub fn groups(&self) -> impl Iterator<Item = DiskGroupId> {
+        std::iter::once(self.disk_group).chain(self.serves.iter().copied())
+    }
 }
 
 impl ClusterConfig {
@@ -159,7 +168,8 @@ impl Cbor for ConfigDisk {
     fn write(&self, out: &mut Vec<u8>) {
         let mut map = MapWriter::new(&self.unknown);
         map.put(0, &self.id).put(1, &self.name).put(2, &self.host).put(3, &self.role);
-        map.put(4, &self.disk_group).finish(out);
+        let serves = (!self.serves.is_empty()).then_some(&self.serves);
+        map.put(4, &self.disk_group).put_some(5, serves).finish(out);
     }
 
     fn read(bytes: &[u8]) -> Result<Self, CborError> {
@@ -170,6 +180,7 @@ impl Cbor for ConfigDisk {
             host: map.take(2)?,
             role: map.take(3)?,
             disk_group: map.take(4)?,
+            serves: map.take_some(5)?.unwrap_or_default(),
             unknown: map.unknown(),
         })
     }

@@ -6,25 +6,21 @@
 //! ```
 //! Regions begin and end at multiples of 1 MiB, do not overlap, and one disk has at most one extents region.
 use super::superblock::{GROUPS_MAX, Region, RegionKind, Roles};
+use model::disk_room::{TAIL_BYTES, combined_log_bytes};
 use model::ids::DiskGroupId;
-use model::units::{DISK_BYTES_MIN, EXTENT_BYTES};
+use model::units::DISK_BYTES_MIN;
+
+pub use model::disk_room::{
+    GROUP_EXTENTS_MAX, LOG_BYTES_MAX, LOG_BYTES_MIN, REGIONS_OFFSET_BYTES as REGIONS_OFFSET, group_extents,
+};
 
 const MIB: u64 = 1 << 20;
 /// Byte offsets of the two slots of the cluster configuration.
 pub const CONFIG_SLOTS: [u64; 2] = [MIB, 2 * MIB];
 /// Bytes of one slot: 2,240 disks with 160 hosts and their policies are about 300 KiB.
 pub const CONFIG_SLOT_BYTES: u64 = MIB;
-/// First byte of the regions.
-pub const REGIONS_OFFSET: u64 = 3 * MIB;
-/// The log of one group is never smaller: a few batches of 1 MiB, and room for what must still be written when it is full.
-pub const LOG_BYTES_MIN: u64 = 16 * MIB;
-/// The log of one group is never larger. Source: vSAN's limit of the write buffer, 600 GB.
-pub const LOG_BYTES_MAX: u64 = 600_000_000_000 / MIB * MIB;
-/// The log of a combined disk is never larger: a longer one holds no more than the disk can write back anyway, and it is filled with
-/// zeros when the disk is formatted, which takes a rotating disk three minutes.
-pub const COMBINED_LOG_BYTES_MAX: u64 = 32 << 30;
-/// Extents of one allocation group at most: what one bitmap page maps, 1000 MiB.
-pub const GROUP_EXTENTS_MAX: u64 = 16_000;
+
+const _: () = assert!(GROUPS_MAX == model::disk_room::SLICES_MAX);
 
 /// Why a disk cannot be laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -59,18 +55,15 @@ pub fn regions(
         return Err(LayoutError::Groups(groups.len()));
     }
     let count = groups.len() as u64;
-    let needed_bytes = DISK_BYTES_MIN.max(REGIONS_OFFSET + MIB + count * LOG_BYTES_MIN);
+    let needed_bytes = DISK_BYTES_MIN.max(REGIONS_OFFSET + TAIL_BYTES + count * LOG_BYTES_MIN);
     if size_bytes < needed_bytes {
         return Err(LayoutError::TooSmall { size_bytes, needed_bytes });
     }
-    let end = size_bytes / MIB * MIB - MIB;
+    let end = size_bytes / MIB * MIB - TAIL_BYTES;
     let space = end - REGIONS_OFFSET;
     let log_bytes = match (only_cache, roles.contains(Roles::CACHE)) {
         (true, _) => space / count / MIB * MIB,
-        (false, true) => {
-            let share = space / 100 * u64::from(log_percent.min(90)) / MIB * MIB;
-            share.clamp(LOG_BYTES_MIN, COMBINED_LOG_BYTES_MAX)
-        }
+        (false, true) => combined_log_bytes(space, log_percent),
         (false, false) => 0,
     };
     let log_bytes = log_bytes.min(LOG_BYTES_MAX);
@@ -87,11 +80,6 @@ pub fn regions(
         regions.push(Region { kind: RegionKind::Extents, group: groups[0], offset_bytes, len_bytes });
     }
     Ok(regions)
-}
-
-/// Extents of one allocation group on a disk with an extents region of `len_bytes`: an eighth of it, 1000 MiB at most.
-pub fn group_extents(len_bytes: u64) -> u64 {
-    (len_bytes / EXTENT_BYTES).div_ceil(8).clamp(1, GROUP_EXTENTS_MAX)
 }
 
 #[cfg(test)]

@@ -422,6 +422,7 @@ fn disk_row(row: &SqliteRow) -> Result<Result<DiskView, DbError>, sqlx::Error> {
             role: word("disks", &key, &words[1])?,
             state,
             disk_group: group.map(|group| id("disks", &group)).transpose()?,
+            serves: Vec::new(),
             faults: serde_json::from_str(&words[3]).unwrap_or_default(),
             name,
             host,

@@ -89,7 +89,9 @@ pub fn kind(kind: HostKind) -> &'static str {
 
 /// State of a disk; one that is not claimed says whether it could be.
 fn disk_chip(disk: &Disk) -> Chip {
+    let is_read = disk.device.as_ref().is_none_or(|device| device.contents.was_read);
     match (disk.view.role, disk.eligibility) {
+        (DiskRole::None, Eligibility::Eligible) if !is_read => Chip::new(Tone::Maint, "Free, not looked into"),
         (DiskRole::None, Eligibility::Eligible) if disk.why_not.is_some() => {
             Chip::new(Tone::Maint, "Blank and free")
         }

@@ -1,16 +1,20 @@
 //! What the form of each step shows, taken from the draft; and the answer that the stepper shows for it.
 use super::claim::{self, DiskHost};
+use super::group::GroupForm;
 use super::{Posted, Step, posted, size};
 use crate::app::{App, Cluster};
 use crate::error::{AppError, FieldError};
 use crate::service::draft::{Draft, SpaceEfficiency};
+use crate::service::grouping::{self, Candidate};
 use crate::web::format;
 use crate::web::parts::{Choice, Fact, Field};
 use crate::web::view::words;
 use model::arithmetic;
 use model::engine::Capabilities;
+use model::ids::DiskId;
 use model::policy::Policy;
 use model::state::ClusterType;
+use std::collections::BTreeSet;
 
 /// A choice of a step, with what is missing when it cannot be made.
 pub struct Pick {
@@ -57,12 +61,14 @@ pub struct PolicyRow {
 pub enum Body {
     /// Name and hosts.
     Hosts { name: Field, hosts: Vec<HostRow>, lab: [Field; 3], host: Field, file: Option<[Field; 3]> },
+    /// Failure domains out of this machine's disks.
+    Group { group: GroupForm },
     /// One of several.
     Picks { legend: &'static str, name: &'static str, picks: Vec<Pick>, more: Vec<Pick> },
     /// Fault domain of each host.
     Domains { hosts: Vec<HostRow>, known: Vec<String> },
     /// Claims.
-    Disks { hosts: Vec<DiskHost> },
+    Disks { hosts: Vec<DiskHost>, costs: Vec<String> },
     /// Policies and the editor.
     Policies {
         rows: Vec<PolicyRow>,
@@ -89,6 +95,7 @@ pub enum Body {
         policies: Vec<String>,
         problems: Vec<(String, String)>,
         keep: Option<super::review::Keep>,
+        costs: Vec<String>,
     },
 }
 
@@ -102,19 +109,25 @@ impl Body {
         cluster: &Cluster,
         draft: &Draft,
         step: Step,
-        form: &Posted,
+        (form, candidates): (&Posted, &[Candidate]),
         errors: &[FieldError],
     ) -> Result<Self, AppError> {
         let can = cluster.engine.capabilities();
         Ok(match step {
             Step::Hosts => hosts(app, draft, form, errors),
+            Step::Group => {
+                Self::Group { group: GroupForm::of(app, cluster, draft, candidates, form, errors).await? }
+            }
             Step::Type => types(draft, &can),
             Step::Services => services(draft, &can),
             Step::Domains => {
                 let known = draft.fault_domains.iter().map(|domain| domain.name.clone()).collect();
                 Self::Domains { hosts: draft.hosts.iter().map(|host| host_row(draft, host)).collect(), known }
             }
-            Step::Disks => Self::Disks { hosts: claim::hosts(app, cluster, draft).await? },
+            Step::Disks => {
+                let costs = if draft.lab.is_some() { Vec::new() } else { grouping::costs(draft, candidates) };
+                Self::Disks { hosts: claim::hosts(app, cluster, draft).await?, costs }
+            }
             Step::Policies => policies(draft, &can, form, errors),
             Step::Licence => {
                 let key = Field::text(
@@ -124,7 +137,7 @@ impl Body {
                 );
                 Self::Licence { key: key.checked(errors), community: draft.licence_key.is_none() }
             }
-            Step::Review => super::review::review(draft, &can, &app.config),
+            Step::Review => super::review::review(draft, &can, &app.config, candidates),
         })
     }
 }
@@ -288,7 +301,7 @@ fn policies(draft: &Draft, can: &Capabilities, form: &Posted, errors: &[FieldErr
     };
     let row = |policy: &Policy| PolicyRow {
         name: policy.name.clone(),
-        words: words::policy(policy, "host"),
+        words: words::policy(policy, super::panel::noun(draft)),
         note: format!(
             "{:.2}× space, needs {}",
             arithmetic::capacity_factor(policy),
@@ -338,7 +351,11 @@ pub fn answer(draft: &Draft, step: Step) -> String {
     match step {
         Step::Hosts => match &draft.lab {
             Some(_) => format!("lab of {}", count(draft.hosts.len(), "host")),
-            None => count(draft.hosts.len(), "host"),
+            None => count(draft.hosts.len(), super::panel::noun(draft)),
+        },
+        Step::Group => match draft.lab {
+            Some(_) => "a lab has its hosts".to_owned(),
+            None => count(draft.claims.len(), super::panel::noun(draft)),
         },
         Step::Type => words::cluster_type(draft.cluster_type).to_owned(),
         Step::Services => match (draft.services.space_efficiency, draft.services.encryption) {
@@ -352,9 +369,10 @@ pub fn answer(draft: &Draft, step: Step) -> String {
             number => count(number, "fault domain"),
         },
         Step::Disks => {
-            let disks =
-                draft.claims.iter().map(|claim| claim.cache.len() + claim.capacity.len()).sum::<usize>();
-            format!("{} on {}", count(disks, "disk"), count(draft.claims.len(), "host"))
+            let disks: BTreeSet<DiskId> =
+                draft.claims.iter().flat_map(|claim| claim.cache.iter().chain(&claim.capacity)).copied().collect();
+            let disks = disks.len();
+            format!("{} for {}", count(disks, "disk"), count(draft.claims.len(), super::panel::noun(draft)))
         }
         Step::Policies => {
             format!("{}, default is {}", count(draft.policies.len(), "policy"), draft.default_policy)

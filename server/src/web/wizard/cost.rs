@@ -30,7 +30,7 @@ impl Cost {
         let cost = arithmetic::write_cost(&named);
         let (needs, has) = (usable.needs_fault_domains, usable.has_fault_domains);
         let mut facts = vec![
-            Fact::new("Promise", words::policy(&named, "host")),
+            Fact::new("Promise", words::policy(&named, super::panel::noun(draft))),
             Fact::new("Fault domains", format!("needs {needs}, you have {has}")),
             Fact::new("Space", format!("{:.2}× for every byte written", arithmetic::capacity_factor(&named))),
             Fact::bytes("Usable with it here", usable.usable_bytes).note(if has < needs {

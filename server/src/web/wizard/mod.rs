@@ -6,6 +6,7 @@
 mod body;
 mod claim;
 mod cost;
+mod group;
 mod panel;
 pub mod progress;
 mod review;
@@ -17,6 +18,7 @@ use crate::http::auth::Admin;
 use crate::http::body::InCluster;
 use crate::http::render;
 use crate::service::draft::{self, Draft, Versioned};
+use crate::service::grouping::{self, Candidate};
 use crate::web::parts;
 use crate::web::shell::{Page, Shell};
 use crate::web::{format, html, html_with};
@@ -36,6 +38,8 @@ pub type Posted = Vec<(String, String)>;
 pub enum Step {
     /// Hosts and the name.
     Hosts,
+    /// Failure domains out of this machine's disks.
+    Group,
     /// Kind of cluster.
     Type,
     /// Data services.
@@ -53,13 +57,21 @@ pub enum Step {
 }
 
 /// All steps: address, name, title, what it is about.
-const STEPS: [(Step, &str, &str, &str, &str); 8] = [
+const STEPS: [(Step, &str, &str, &str, &str); 9] = [
     (
         Step::Hosts,
         "hosts",
         "Hosts",
         "Name it and choose its hosts",
-        "A host is a failure domain: what can fail at once. In a lab it is a folder of files.",
+        "A host is a failure domain: what can fail at once. In a lab it is a folder of files; of one server, the next step makes \
+         them.",
+    ),
+    (
+        Step::Group,
+        "group",
+        "Group your disks",
+        "Group your disks",
+        "One server becomes several failure domains: take one of the ways below and change it as you like.",
     ),
     (
         Step::Type,
@@ -87,7 +99,7 @@ const STEPS: [(Step, &str, &str, &str, &str); 8] = [
         "disks",
         "Claim disks",
         "Claim disks",
-        "Choose what each disk does. Nothing is made or erased until you confirm at step 8.",
+        "Choose what each disk does. Nothing is made or erased until you confirm at the last step.",
     ),
     (
         Step::Policies,
@@ -181,6 +193,15 @@ struct Request<'a> {
     shell: Shell,
     step: Step,
     now: model::units::Timestamp,
+    candidates: Vec<Candidate>,
+}
+
+/// What the form of a step may name: the disks that can be grouped.
+async fn candidates(app: &App, draft: &Draft, step: Step) -> Result<Vec<Candidate>, AppError> {
+    match step {
+        Step::Group | Step::Disks | Step::Review => grouping::candidates(app, draft).await,
+        _ => Ok(Vec::new()),
+    }
 }
 
 impl Request<'_> {
@@ -190,11 +211,13 @@ impl Request<'_> {
         errors: Vec<FieldError>,
         posted: &Posted,
     ) -> Result<WizardPage, AppError> {
-        let Self { app, cluster, shell, step, now } = self;
+        let Self { app, cluster, shell, step, now, candidates } = self;
         let draft = &versioned.draft;
         let capabilities = cluster.engine.capabilities();
-        let body = Body::of(app, cluster, draft, step, posted, &errors).await?;
+        let body = Body::of(app, cluster, draft, step, (posted, &candidates), &errors).await?;
         let row = step.row();
+        let tells = matches!(step, Step::Disks | Step::Review) && draft.lab.is_none();
+        let costs = if tells { grouping::costs(draft, &candidates) } else { Vec::new() };
         let next = step.beside(1).map(|next| next.row().2.to_lowercase());
         Ok(WizardPage {
             shell,
@@ -208,7 +231,7 @@ impl Request<'_> {
             next_word: next.map_or_else(|| "Create the cluster".to_owned(), |next| format!("Next: {next}")),
             version: versioned.version,
             errors,
-            panel: panel::panel(draft, &capabilities, step < Step::Disks, now),
+            panel: panel::panel(draft, &capabilities, step < Step::Disks, &costs, now),
             cost: Cost::of(draft, &capabilities, posted, now),
             body,
         })
@@ -236,7 +259,8 @@ pub async fn page(
     let step = Step::of(&step)?;
     unconfigured(&cluster).await?;
     let versioned = draft::load(&app, &cluster.key).await?;
-    let request = Request { app: &app, cluster: &cluster, shell: page.shell, step, now: page.now };
+    let candidates = candidates(&app, &versioned.draft, step).await?;
+    let request = Request { app: &app, cluster: &cluster, shell: page.shell, step, now: page.now, candidates };
     html(&request.page(&versioned, Vec::new(), &Posted::new()).await?)
 }
 
@@ -278,8 +302,9 @@ pub async fn save(
     };
     let mut versioned = draft::load(&app, &cluster.key).await?;
     // What was typed stays on the page, also the part of it that was right.
-    let _ = save::put(&mut versioned.draft, step, &form);
-    let request = Request { app: &app, cluster: &cluster, shell: page.shell, step, now: page.now };
+    let candidates = candidates(&app, &versioned.draft, step).await?;
+    let _ = save::put(&mut versioned.draft, step, &form, app.rng.as_ref(), &candidates);
+    let request = Request { app: &app, cluster: &cluster, shell: page.shell, step, now: page.now, candidates };
     let filled = request.page(&versioned, errors, &form).await?;
     html_with(StatusCode::UNPROCESSABLE_ENTITY, &filled)
 }
@@ -298,13 +323,19 @@ pub async fn preview(
 ) -> Result<Response, AppError> {
     let step = Step::of(&step)?;
     let mut versioned = draft::load(&app, &cluster.key).await?;
-    let _ = save::put(&mut versioned.draft, step, &form);
-    let request = Request { app: &app, cluster: &cluster, shell: page.shell, step, now: page.now };
+    let candidates = candidates(&app, &versioned.draft, step).await?;
+    let _ = save::put(&mut versioned.draft, step, &form, app.rng.as_ref(), &candidates);
+    let gives = group::summary(&versioned.draft, &candidates).render();
+    let request = Request { app: &app, cluster: &cluster, shell: page.shell, step, now: page.now, candidates };
     let filled = request.page(&versioned, Vec::new(), &form).await?;
     let panel = filled.as_panel().render().map_err(AppError::internal)?;
     let cost = filled.as_cost().render();
-    let cost = crate::web::live::partials([("cost", cost)])?;
-    Ok(Html(if step == Step::Policies { format!("{panel}{cost}") } else { panel }).into_response())
+    let beside = match step {
+        Step::Policies => crate::web::live::partials([("cost", cost)])?,
+        Step::Group => crate::web::live::partials([("gives", gives)])?,
+        _ => String::new(),
+    };
+    Ok(Html(format!("{panel}{beside}")).into_response())
 }
 
 /// Bytes for people, for the bodies.

@@ -54,7 +54,7 @@ pub struct PanelOption {
 }
 
 /// Computes the panel of a draft. With `assume`, nothing was claimed yet, and the recommended claims are reckoned with.
-pub fn panel(draft: &Draft, can: &Capabilities, assume: bool, now: Timestamp) -> Panel {
+pub fn panel(draft: &Draft, can: &Capabilities, assume: bool, costs: &[String], now: Timestamp) -> Panel {
     let mut draft = std::borrow::Cow::Borrowed(draft);
     if assume && draft.claims.is_empty() {
         draft.to_mut().claims = plan::recommended_claims(&draft);
@@ -68,7 +68,9 @@ pub fn panel(draft: &Draft, can: &Capabilities, assume: bool, now: Timestamp) ->
     let usable = capacity::usable(&picture, default);
     let (all, data) = arithmetic::legs(default);
     let copies = usable.usable_bytes / u64::from(data.max(1)) * u64::from(all - data);
-    let left = raw_bytes.saturating_sub(usable.usable_bytes).saturating_sub(copies);
+    // Labels, logs, maps and what is kept back: laid out as the engine does it.
+    let laid_out: u64 = picture.disks.iter().map(|disk| disk.metadata_bytes).sum();
+    let left = raw_bytes.saturating_sub(usable.usable_bytes + copies + laid_out);
     let stranded =
         usable.stranded_bytes.iter().max_by_key(|(_, bytes)| **bytes).filter(|(_, bytes)| **bytes > 0);
     let stranded = stranded.map(|(domain, _)| format!("most of it in {domain}")).unwrap_or_default();
@@ -76,18 +78,25 @@ pub fn panel(draft: &Draft, can: &Capabilities, assume: bool, now: Timestamp) ->
     let pieces = vec![
         ("accent", "Usable for volumes".to_owned(), String::new(), usable.usable_bytes),
         ("accent-2", copies_name.to_owned(), String::new(), copies),
+        ("maint", "Logs, maps and reserve".to_owned(), String::new(), laid_out),
         ("line", "Beyond this policy".to_owned(), stranded, left),
     ];
-    let checks = checks(draft, &picture, default);
+    let mut checks = checks(draft, &picture, default);
+    checks.extend(costs.iter().map(|text| Check {
+        tone: Tone::Absent,
+        text: crate::web::view::explain::sentence(text),
+        detail: String::new(),
+    }));
     Panel {
         usable: format::bytes_parts(usable.usable_bytes),
         exact: format::exact(usable.usable_bytes),
-        policy: words::policy(default, "host"),
+        policy: words::policy(default, noun(draft)),
         spoken: format!(
-            "Of {} raw: {} usable, {} for redundancy, {} beyond this policy",
+            "Of {} raw: {} usable, {} for redundancy, {} for logs, maps and reserve, {} beyond this policy",
             format::bytes(raw_bytes),
             format::bytes(usable.usable_bytes),
             format::bytes(copies),
+            format::bytes(laid_out),
             format::bytes(left)
         ),
         pieces: parts::segments(
@@ -101,6 +110,11 @@ pub fn panel(draft: &Draft, can: &Capabilities, assume: bool, now: Timestamp) ->
         warnings: warnings(&checks),
         checks,
     }
+}
+
+/// The noun for a failure domain of the cluster that is planned.
+pub fn noun(draft: &Draft) -> &'static str {
+    draft.hosts.first().map_or("host", |host| words::host_noun(host.kind))
 }
 
 fn warnings(checks: &[Check]) -> String {
@@ -130,14 +144,15 @@ fn options(draft: &Draft, picture: &Snapshot, can: &Capabilities) -> Vec<PanelOp
         draft.policies.iter().any(|own| words::policy(own, "host") == words::policy(policy, "host"))
     };
     let others =
-        common.iter().filter(|policy| !known(policy)).map(|policy| option(picture, can, policy, None, false));
+        common.iter().filter(|policy| !known(policy)).map(|policy| option(noun(draft), picture, can, policy, None, false));
     let own = draft.policies.iter();
     let own = own
-        .map(|policy| option(picture, can, policy, Some(&policy.name), policy.name == draft.default_policy));
+        .map(|policy| option(noun(draft), picture, can, policy, Some(&policy.name), policy.name == draft.default_policy));
     own.chain(others).collect()
 }
 
 fn option(
+    noun: &'static str,
     picture: &Snapshot,
     can: &Capabilities,
     policy: &Policy,
@@ -172,7 +187,7 @@ fn option(
         (format::bytes(usable.usable_bytes), note, false)
     };
     let own = draft_name.map(|name| format!("{name}: ")).unwrap_or_default();
-    PanelOption { words: format!("{own}{}", words::policy(policy, "host")), value, note, on, off }
+    PanelOption { words: format!("{own}{}", words::policy(policy, noun)), value, note, on, off }
 }
 
 fn checks(draft: &Draft, picture: &Snapshot, default: &Policy) -> Vec<Check> {
@@ -183,14 +198,15 @@ fn checks(draft: &Draft, picture: &Snapshot, default: &Policy) -> Vec<Check> {
         .hosts
         .iter()
         .filter(|host| !draft.claims.iter().any(|claim| claim.host == host.name))
+        .filter(|host| !crate::service::grouping::serves_others(draft, &host.name))
         .map(|host| host.name.as_str())
         .collect();
     match (draft.hosts.is_empty(), idle.as_slice()) {
-        (true, _) => checks.push(warn("No host yet".into(), "Plan a lab or add hosts")),
-        (false, []) => checks.push(good("Every host gives capacity".into())),
+        (true, _) => checks.push(warn("No failure domain yet".into(), "Take a grouping, plan a lab or add hosts")),
+        (false, []) => checks.push(good(format!("Every {} gives capacity", noun(draft)))),
         (false, idle) => checks.push(warn(
             format!("{} gives no capacity", idle.join(", ")),
-            "A host without a claimed disk is left out of the cluster",
+            "One without a claimed disk is left out of the cluster",
         )),
     }
     let usable = capacity::usable(picture, default);
@@ -253,8 +269,11 @@ mod tests {
 
     #[test]
     fn the_pieces_add_up_to_the_raw_bytes() {
-        let panel = panel(&draft("hosts=4,cache=1x256MiB,capacity=2x1GiB"), &can(), false, Timestamp(0));
-        assert_eq!(panel.usable, ("4".to_owned(), "GiB"));
+        let draft = draft("hosts=4,cache=1x256MiB,capacity=2x1GiB");
+        let panel = panel(&draft, &can(), false, &["it rotates".into()], Timestamp(0));
+        // Of 8 GiB, labels and maps subtracted.
+        assert_eq!(panel.usable, ("3.97".to_owned(), "GiB"));
+        assert!(panel.checks.iter().any(|check| check.text == "It rotates."));
         let width: f64 = panel.pieces.iter().map(|piece| piece.percent).sum();
         assert!((width - 100.0).abs() < 0.1, "{width}");
         assert!(panel.options[0].on && !panel.options[0].off);
@@ -263,7 +282,7 @@ mod tests {
 
     #[test]
     fn too_few_hosts_give_nothing_and_say_so() {
-        let panel = panel(&draft("hosts=2"), &can(), false, Timestamp(0));
+        let panel = panel(&draft("hosts=2"), &can(), false, &[], Timestamp(0));
         assert_eq!(panel.usable.0, "0");
         assert!(!panel.warnings.is_empty());
         assert!(panel.checks.iter().any(|check| check.text.contains("needs 3")), "{:?}", panel.checks);

@@ -4,13 +4,16 @@ use super::{Step, size};
 use crate::app::Config;
 use crate::error::AppError;
 use crate::service::draft::Draft;
+use crate::service::grouping::{self, Candidate};
 use crate::service::plan;
 use crate::service::unit::{self, UnitPlan};
 use crate::web::format;
 use crate::web::parts::Fact;
+use crate::web::view::explain::sentence;
 use crate::web::view::words;
 use model::engine::Capabilities;
 use model::ids::DiskId;
+use std::collections::BTreeSet;
 
 /// The service that keeps this server running over a restart of the machine: the command that installs it, and its unit.
 pub struct Keep {
@@ -31,15 +34,21 @@ fn keep(config: &Config) -> Option<Keep> {
 }
 
 /// The review of a draft.
-pub fn review(draft: &Draft, can: &Capabilities, config: &Config) -> Body {
+pub fn review(draft: &Draft, can: &Capabilities, config: &Config, candidates: &[Candidate]) -> Body {
     let disk = |id: &DiskId| {
         draft.disk(*id).map(|disk| (disk.name.clone(), disk.path.clone(), disk.size_bytes, disk.make_file))
     };
+    // A cache disk that serves several groups is formatted once.
+    let mut seen = BTreeSet::new();
     let claimed = draft.claims.iter().flat_map(|claim| claim.cache.iter().chain(&claim.capacity));
+    let claimed: Vec<&DiskId> = claimed.filter(|id| seen.insert(**id)).collect();
+    let costs = costs(draft, candidates, &claimed);
+    let claimed = claimed.into_iter();
     let made = claimed.filter_map(disk).map(|(name, path, bytes, make)| {
         format!("{name}: {} {path}, {}", if make { "makes the file" } else { "formats" }, size(bytes))
     });
-    let erased = draft.claims.iter().flat_map(|claim| &claim.erase).filter_map(disk);
+    let erased: BTreeSet<&DiskId> = draft.claims.iter().flat_map(|claim| &claim.erase).collect();
+    let erased = erased.into_iter().filter_map(disk);
     let problems = match plan::plan(draft, can) {
         Ok(_) => Vec::new(),
         Err(AppError::Invalid(errors)) => {
@@ -48,7 +57,7 @@ pub fn review(draft: &Draft, can: &Capabilities, config: &Config) -> Body {
         Err(other) => vec![(other.to_string(), "type".to_owned())],
     };
     let steps =
-        [Step::Hosts, Step::Type, Step::Services, Step::Domains, Step::Disks, Step::Policies, Step::Licence];
+        [Step::Hosts, Step::Group, Step::Type, Step::Services, Step::Domains, Step::Disks, Step::Policies, Step::Licence];
     let mut facts = vec![Fact::new("Name", &draft.name)];
     facts.extend(steps.map(|step| Fact::new(step.row().2, answer(draft, step))));
     facts.push(Fact::new("Waits for an absent part", format::duration(draft.repair_delay_seconds.into())));
@@ -59,11 +68,25 @@ pub fn review(draft: &Draft, can: &Capabilities, config: &Config) -> Body {
         policies: draft
             .policies
             .iter()
-            .map(|policy| format!("{}: {}", policy.name, words::policy(policy, "host")))
+            .map(|policy| format!("{}: {}", policy.name, words::policy(policy, super::panel::noun(draft))))
             .collect(),
         problems,
         keep: keep(config),
+        costs,
     }
+}
+
+/// What the claims will cost: of the roles, and of each claimed disk.
+fn costs(draft: &Draft, candidates: &[Candidate], claimed: &[&DiskId]) -> Vec<String> {
+    if draft.lab.is_some() {
+        return Vec::new();
+    }
+    let mut costs = grouping::costs(draft, candidates);
+    for candidate in candidates.iter().filter(|one| claimed.contains(&&one.member.id)) {
+        let name = &candidate.member.name;
+        costs.extend(candidate.warnings.iter().map(|warning| format!("{name}: {warning}")));
+    }
+    costs.iter().map(|text| sentence(text)).collect()
 }
 
 /// The step where a field of the plan is put right.

@@ -1,11 +1,14 @@
 //! What was posted, into the draft. [`put`] is pure and also serves previews; [`save`] stores, and does what buttons ask.
-use super::{Posted, Step, posted};
+use super::{Posted, Step, group, posted};
 use crate::app::{App, Cluster};
+use crate::edge::Rng;
 use crate::error::{AppError, FieldError};
 use crate::service::auth::{Actor, check_name};
 use crate::service::draft::{self, Claim, Draft, Services, SpaceEfficiency};
 use crate::service::inventory::Seen;
+use crate::service::grouping::{Candidate, Wish, serves_others};
 use crate::service::{cluster, disks, lab, licence, plan};
+use ::inventory::grouping::free_name;
 use model::ids::DiskId;
 use model::plan::LabShape;
 use model::policy::{FaultToleranceMethod, Policy, SiteTolerance};
@@ -16,8 +19,20 @@ use model::view::FaultDomainView;
 ///
 /// # Errors
 /// [`AppError::Invalid`] with every wrong field; what was right is in the draft.
-pub fn put(draft: &mut Draft, step: Step, form: &Posted) -> Result<(), AppError> {
+pub fn put(
+    draft: &mut Draft,
+    step: Step,
+    form: &Posted,
+    rng: &dyn Rng,
+    candidates: &[Candidate],
+) -> Result<(), AppError> {
     match step {
+        Step::Group => {
+            let Some(wish) = group::wish_of(form) else { return Ok(()) };
+            AppError::check(wish.problems())?;
+            wish.put(draft, rng, candidates);
+            Ok(())
+        }
         Step::Hosts => {
             let name = posted(form, "name").trim();
             draft.name = name.to_owned();
@@ -82,6 +97,8 @@ fn domains(draft: &mut Draft, form: &Posted) -> Result<(), AppError> {
 /// `d.ID=cache|capacity|none`, `e.ID=on`.
 fn claims(draft: &Draft, form: &Posted) -> Vec<Claim> {
     let mut claims = Vec::new();
+    // Cache disks whose slices serve the other hosts.
+    let mut slices = Vec::new();
     for host in &draft.hosts {
         let mut claim = Claim { host: host.name.clone(), ..Claim::default() };
         for disk in draft.disks.iter().filter(|disk| disk.host == host.name) {
@@ -95,9 +112,21 @@ fn claims(draft: &Draft, form: &Posted) -> Vec<Claim> {
                 claim.erase.push(disk.id);
             }
         }
-        if !claim.capacity.is_empty() || !claim.cache.is_empty() {
+        if claim.capacity.is_empty() && serves_others(draft, &host.name) {
+            slices.push(claim);
+        } else if !claim.capacity.is_empty() || !claim.cache.is_empty() {
             claims.push(claim);
         }
+    }
+    let slices: Vec<(DiskId, bool)> = slices
+        .iter()
+        .flat_map(|claim| claim.cache.iter().map(|id| (*id, claim.erase.contains(id))))
+        .collect();
+    let without = claims.iter_mut().filter(|claim: &&mut Claim| claim.cache.is_empty());
+    for (index, claim) in without.enumerate() {
+        let Some((id, erase)) = slices.get(index % slices.len().max(1)) else { break };
+        claim.cache.push(*id);
+        claim.erase.extend(erase.then_some(*id));
     }
     claims
 }
@@ -212,8 +241,14 @@ pub async fn save(
     let new_policy = if (step, go) == (Step::Policies, "add") { Some(policy(form)?) } else { None };
     let seen = if step == Step::Disks { disks::seen_for_draft(app, cluster).await? } else { Seen::default() };
     let snapshot = cluster.snapshot().await?;
+    let known = super::candidates(app, &draft::load(app, &cluster.key).await?.draft, step).await?;
     let change = |draft: &mut Draft| {
-        put(draft, step, form)?;
+        let rng = app.rng.as_ref();
+        if step == Step::Group {
+            group::act(draft, rng, &known, form, go)?;
+        } else {
+            put(draft, step, form, rng, &known)?;
+        }
         if step == Step::Disks {
             // What the person sees now is what each disk is compared with before it is written.
             let named = disks::named_by(&draft.claims);
@@ -228,9 +263,7 @@ pub async fn save(
             (Step::Hosts, "add") => draft
                 .add_host(app.rng.as_ref(), posted(form, "host").trim(), HostKind::Machine)
                 .map_err(renamed)?,
-            (Step::Hosts, "next") if draft.hosts.is_empty() => {
-                return Err(AppError::field("host", "at least one host is needed; plan a lab or add hosts"));
-            }
+            (Step::Group, "next" | "review") => group::check(app, draft, &known)?,
             (Step::Disks, "recommend") => draft.claims = plan::recommended_claims(draft),
             (Step::Domains, "clear") => draft.fault_domains.clear(),
             (Step::Disks, "next") => check_claims(draft)?,
@@ -246,14 +279,20 @@ pub async fn save(
         if matches!(go, "next" | "leave") {
             step.beside(1).unwrap_or(step).row().1.clone_into(&mut draft.step);
         }
+        if go == "review" {
+            Step::Review.row().1.clone_into(&mut draft.step);
+        }
         Ok(())
     };
     draft::change_unconfigured(app, actor, cluster, version, change).await?;
     if let Some(shape) = lab {
         lab::plan(app, actor, cluster, None, &shape).await.map_err(prefixed)?;
     }
-    if (step, go) == (Step::Hosts, "file") {
-        add_file(app, actor, cluster, form).await?;
+    match (step, go) {
+        (Step::Hosts, "file") => add_file(app, actor, cluster, form).await?,
+        (Step::Group, "file") => add_domain_file(app, actor, cluster, form).await?,
+        (_, "review") => return Ok(Some(Step::Review.href(&cluster.key))),
+        _ => {}
     }
     Ok(None)
 }
@@ -297,32 +336,59 @@ fn field_of_claim(draft: &Draft, field: &str) -> String {
 }
 
 async fn add_file(app: &App, actor: &Actor, cluster: &Cluster, form: &Posted) -> Result<(), AppError> {
-    let size = posted(form, "file_size").trim();
-    let size_bytes = match size {
-        "" => None,
-        text => Some(
-            lab::parse_size(text)
-                .ok_or_else(|| AppError::field("file_size", "a size is written 1GiB or 1073741824"))?,
-        ),
-    };
+    let size_bytes = file_size(form)?;
     let (host, path) = (posted(form, "file_host").trim(), posted(form, "file_path").trim());
     let added = disks::add_file(app, actor, cluster, host, path, size_bytes).await;
-    added.map(|_| ()).map_err(|error| match error {
-        AppError::Invalid(errors) => AppError::Invalid(
-            errors
-                .into_iter()
-                .map(|error| {
-                    let field = if error.field == "size_bytes" {
-                        "file_size".into()
-                    } else {
-                        format!("file_{}", error.field)
-                    };
-                    FieldError { field, ..error }
-                })
-                .collect(),
-        ),
+    added.map(|_| ()).map_err(of_file)
+}
+
+fn file_size(form: &Posted) -> Result<Option<u64>, AppError> {
+    match posted(form, "file_size").trim() {
+        "" => Ok(None),
+        text => lab::parse_size(text)
+            .map(Some)
+            .ok_or_else(|| AppError::field("file_size", "a size is written 1GiB or 1073741824")),
+    }
+}
+
+/// Fields of a file carry a prefix.
+fn of_file(error: AppError) -> AppError {
+    let named = |error: FieldError| {
+        let field = if error.field == "size_bytes" { "file_size".into() } else { format!("file_{}", error.field) };
+        FieldError { field, ..error }
+    };
+    match error {
+        AppError::Invalid(errors) => AppError::Invalid(errors.into_iter().map(named).collect()),
+        AppError::Conflict(text) => AppError::field("file_path", text),
         other => other,
-    })
+    }
+}
+
+/// Adds a file with a failure domain of its own: of the same kind as the others, to be moved or merged like them.
+async fn add_domain_file(app: &App, actor: &Actor, cluster: &Cluster, form: &Posted) -> Result<(), AppError> {
+    let (size_bytes, path) = (file_size(form)?, posted(form, "file_path").trim());
+    let stem = std::path::Path::new(path).file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    let wished = stem.unwrap_or_else(|| "file".into());
+    let kind = group::wish_of(form).map_or(HostKind::Disk, |wish| wish.kind);
+    let add = |draft: &mut Draft| {
+        let mut taken = draft.hosts.iter().map(|host| host.name.clone()).collect();
+        let name = free_name(&wished, &mut taken);
+        draft.add_host(app.rng.as_ref(), &name, kind)?;
+        Ok(name)
+    };
+    let (host, _) = draft::change_unconfigured(app, actor, cluster, None, add).await?;
+    let added = disks::add_file(app, actor, cluster, &host, path, size_bytes).await;
+    let settle = |draft: &mut Draft, candidates: &[Candidate]| {
+        if added.is_err() {
+            draft.remove_host(&host);
+        } else {
+            Wish::from_draft(draft).put(draft, app.rng.as_ref(), candidates);
+        }
+        Ok(())
+    };
+    let known = super::candidates(app, &draft::load(app, &cluster.key).await?.draft, Step::Group).await?;
+    draft::change_unconfigured(app, actor, cluster, None, |draft| settle(draft, &known)).await?;
+    added.map(|_| ()).map_err(of_file)
 }
 
 #[cfg(test)]
@@ -349,11 +415,11 @@ mod tests {
         let (cache, capacity, erase) =
             (format!("d.{}", ids[0]), format!("d.{}", ids[1]), format!("e.{}", ids[1]));
         let mut pairs = vec![(cache.as_str(), "cache"), (capacity.as_str(), "capacity")];
-        put(&mut draft, Step::Disks, &form(&pairs)).unwrap();
+        put(&mut draft, Step::Disks, &form(&pairs), &SystemRng, &[]).unwrap();
         assert_eq!((draft.claims.len(), draft.claims[0].erase.len()), (1, 0));
         assert!(check_claims(&draft).is_err(), "it holds something and nobody ticked it");
         pairs.push((erase.as_str(), "on"));
-        put(&mut draft, Step::Disks, &form(&pairs)).unwrap();
+        put(&mut draft, Step::Disks, &form(&pairs), &SystemRng, &[]).unwrap();
         assert_eq!(draft.claims[0].erase.len(), 1);
         assert!(check_claims(&draft).is_ok());
     }
@@ -361,11 +427,11 @@ mod tests {
     #[test]
     fn hosts_without_a_name_are_domains_of_their_own() {
         let mut draft = lab_draft();
-        put(&mut draft, Step::Domains, &form(&[("fd.h1", "rack-a"), ("fd.h2", " rack-a "), ("fd.h3", "")]))
-            .unwrap();
+        let named = form(&[("fd.h1", "rack-a"), ("fd.h2", " rack-a "), ("fd.h3", "")]);
+        put(&mut draft, Step::Domains, &named, &SystemRng, &[]).unwrap();
         assert_eq!(draft.fault_domains.len(), 1);
         assert_eq!(draft.fault_domains[0].hosts, ["h1", "h2"]);
-        let wrong = put(&mut draft, Step::Domains, &form(&[("fd.h1", "../x")]));
+        let wrong = put(&mut draft, Step::Domains, &form(&[("fd.h1", "../x")]), &SystemRng, &[]);
         assert!(matches!(wrong, Err(AppError::Invalid(_))));
     }
 

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+mod claims;
 mod faults;
 
 const MIB: u64 = 1 << 20;
@@ -47,6 +48,7 @@ fn plan(folder: &Path, hosts: u32, capacity_mib: u64) -> ClusterPlan {
     };
     let claim = |number: u32| PlannedGroup {
         host: host(number).id,
+        cache_host: None,
         cache: Some(disk(number, "cache1", 2, 64)),
         capacity: vec![disk(number, "cap1", 3, capacity_mib)],
     };

@@ -1,0 +1,254 @@
+//! Pages over the recorded machines of real incidents: each disk once, with its right size, verdict and reason, nothing called blank
+//! that nobody read, and whatever a device says about itself shown as text.
+use super::{Bench, unconfigured};
+use crate::db::users::Role;
+use axum::http::Method;
+use std::path::{Path, PathBuf};
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/inventory/fixtures").join(name)
+}
+
+/// The three pages that list disks.
+struct Pages {
+    hosts: String,
+    group: String,
+    disks: String,
+}
+
+/// A server over a folder.
+async fn pages_of(folder: &Path) -> Pages {
+    let path = folder.canonicalize().unwrap();
+    let bench = Bench::with(unconfigured(), |config| config.inventory_dir = Some(path)).await;
+    let cookie = bench.cookie(Role::Admin).await;
+    let get = async |path: &str| {
+        let page = bench.call(Method::GET, path, &[("cookie", &cookie)], "").await;
+        assert_eq!(page.status, 200, "{path}: {}", page.text);
+        for never in ["NaN", "<script>", " style=", "Blank", "Empty", "inf "] {
+            assert!(!page.text.contains(never), "{path} shows {never:?}");
+        }
+        page.text
+    };
+    Pages {
+        hosts: get("/hosts").await,
+        group: get("/setup-cluster/native/group").await,
+        disks: get("/setup-cluster/native/disks").await,
+    }
+}
+
+async fn pages(files: &[(&str, &str)]) -> Pages {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, from) in files {
+        std::fs::copy(fixture(from), folder.path().join(name)).unwrap();
+    }
+    pages_of(folder.path()).await
+}
+
+/// Text of a piece of a page, without its tags.
+fn text(html: &str) -> String {
+    let mut text = String::new();
+    let mut inside = false;
+    for letter in html.chars() {
+        match letter {
+            '<' => inside = true,
+            '>' => {
+                inside = false;
+                text.push(' ');
+            }
+            _ if !inside => text.push(letter),
+            _ => {}
+        }
+    }
+    text.split_whitespace().collect::<Vec<_>>().join(" ").replace("&#39;", "'").replace("&#34;", "\"")
+}
+
+/// The row of a disk on the hosts page, with its notes; it must be there exactly once.
+fn row(page: &str, name: &str) -> String {
+    let mark = format!("\">{name}</a></b>");
+    assert_eq!(page.matches(&mark).count(), 1, "{name} is listed once");
+    let from = page.find(&mark).unwrap() + mark.len();
+    // A row, then perhaps a row of notes.
+    let rest = &page[from..];
+    let end = rest.find("<b><a href=\"/disks/").unwrap_or(rest.len());
+    text(&rest[..end])
+}
+
+/// Whether the grouping step offers a disk (a select for it) or refuses it with a reason.
+fn offers(page: &str, name: &str) -> bool {
+    let offered = page.contains(&format!("aria-label=\"Failure domain of {name}\""));
+    let refused = page.matches(&format!("<td><span class=\"device\"><b>{name}</b>")).count();
+    assert_eq!(refused, 1, "{name} has one row on the grouping step");
+    offered
+}
+
+fn check(pages: &Pages, rows: &[(&str, &str, &str, &str)], offered: &[&str]) {
+    for (name, size, chip, reason) in rows {
+        let said = row(&pages.hosts, name);
+        for wanted in [size, chip, reason] {
+            assert!(said.to_lowercase().contains(&wanted.to_lowercase()), "{name}: no {wanted:?} in {said}");
+        }
+        assert_eq!(offers(&pages.group, name), offered.contains(name), "{name}");
+        assert!(pages.disks.contains(&format!("<b>{name}</b>")), "{name} is on the claim step");
+    }
+    let count = pages.hosts.matches("<b><a href=\"/disks/").count();
+    assert_eq!(count, rows.len(), "no other disk is listed");
+}
+
+#[tokio::test]
+async fn e1_every_version_of_the_listing_shows_the_same_disk() {
+    for file in
+        ["E1_lsblk_2.31_all_strings.json", "E1_lsblk_2.34_typed.json", "E1_lsblk_2.37_mountpoints_list.json"]
+    {
+        let pages = pages(&[("lsblk.json", file)]).await;
+        check(&pages, &[("sdc", "8 TB", "not looked into", "recorded machine")], &["sdc"]);
+        assert!(row(&pages.hosts, "sdc").contains("HDD"), "{file}");
+    }
+}
+
+#[tokio::test]
+async fn e2_disks_with_one_serial_number_are_told_apart() {
+    let pages = pages(&[("lsblk.json", "E2_lsblk_usb_dock.json"), ("by-path.json", "E2_by_path.json")]).await;
+    let rows = [
+        ("sdb", "TB", "not looked into", "serial not unique"),
+        ("sdc", "TB", "not looked into", "serial not unique"),
+        ("sdd", "", "Cannot be claimed", "too small to claim"),
+        ("sde", "", "Cannot be claimed", "too small to claim"),
+        ("sdf", "TB", "not looked into", "same physical drive"),
+        ("sdg", "TB", "not looked into", "same physical drive"),
+    ];
+    check(&pages, &rows, &["sdb", "sdc", "sdf", "sdg"]);
+    assert!(pages.group.contains("the device with sdf, sdg"), "they count as one where it matters");
+    assert!(row(&pages.hosts, "sdb").contains("2 disks away at once (this one, sdc)"), "with figures of this dock");
+}
+
+#[tokio::test]
+async fn e3_two_paths_are_one_disk() {
+    let pages = pages(&[("lsblk.json", "E3_lsblk_multipath.json")]).await;
+    let rows = [
+        ("mpatha", "5.5 TB", "not looked into", ""),
+        ("sdb", "", "Cannot be claimed", "path of multipath device mpatha"),
+        ("sdc", "", "Cannot be claimed", "path of multipath device mpatha"),
+        ("sdd", "", "Cannot be claimed", "two paths to one disk without multipath"),
+        ("sde", "", "Cannot be claimed", "two paths to one disk without multipath"),
+    ];
+    check(&pages, &rows, &["mpatha"]);
+}
+
+#[tokio::test]
+async fn e5_sizes_are_what_the_disk_has() {
+    let pages = pages_of(&fixture("E5")).await;
+    let rows = [
+        ("sda", "2.05 TB", "not looked into", ""),
+        ("nvme0n1", "1 TB", "not looked into", ""),
+        ("sdb", "", "not looked into", ""),
+        ("sdc", "1 TB", "not looked into", ""),
+        ("sdz", "", "Cannot be claimed", "implausible"),
+    ];
+    let names: Vec<&str> = rows.iter().map(|row| row.0).collect();
+    for name in &names {
+        let said = row(&pages.hosts, name);
+        assert!(!said.contains("64 TB") && !said.contains("16.4 TB"), "{name}: {said}");
+    }
+    assert!(row(&pages.hosts, "sdz").contains("implausible"));
+    assert!(!offers(&pages.group, "sdz"));
+    let all = names.iter().map(|name| row(&pages.hosts, name)).collect::<Vec<_>>().join("\n");
+    for size in ["8 TB", "2.05 TB", "1 TB"] {
+        assert!(all.contains(size), "no {size} in {all}");
+    }
+}
+
+#[tokio::test]
+async fn e6_things_that_are_no_disks_say_why() {
+    let pages = pages(&[("lsblk.json", "E6_lsblk_zero_size.json")]).await;
+    assert!(offers(&pages.group, "sda"));
+    for name in ["sdd", "md126"] {
+        assert!(row(&pages.hosts, name).contains("no medium / 0 bytes"), "{name}");
+        assert!(!offers(&pages.group, name), "{name}");
+    }
+    for name in ["sr0", "mmcblk0boot0"] {
+        assert!(!row(&pages.hosts, name).is_empty() && !offers(&pages.group, name), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn e9_what_is_on_a_disk_decides() {
+    let pages = pages(&[("lsblk.json", "E9_lsblk_signatures.json")]).await;
+    let rows = [
+        ("sda", "", "In use elsewhere", "system disk (/, /boot)"),
+        ("sdb", "", "Holds something", "ZFS member (oldtank)"),
+        ("sdc", "", "In use elsewhere", "array md127 active"),
+        ("sdd", "", "In use elsewhere", "vg0-data mounted on /srv"),
+        ("sde", "", "Holds something", "Ceph"),
+        ("sdf", "", "Holds something", "LUKS"),
+        ("sdg", "", "Holds something", "GPT with 1 partition"),
+        ("sdh", "", "not looked into", ""),
+        ("sdi", "", "Cannot be claimed", "read-only"),
+        ("sdj", "", "In use elsewhere", "swap in use"),
+    ];
+    check(&pages, &rows, &["sdb", "sde", "sdf", "sdg", "sdh"]);
+    // What holds something is in no proposal until it is ticked by name.
+    let cards = &pages.group[..pages.group.find("Your failure domains").unwrap()];
+    assert!(cards.contains("sdh") && !cards.contains("sdb") && !cards.contains("sdf"), "{cards}");
+}
+
+#[tokio::test]
+async fn e10_shingled_disks_are_named_with_their_cost() {
+    let pages = pages(&[
+        ("lsblk.json", "E10_lsblk.json"),
+        ("smartctl-sdb.json", "E10_smartctl_WD40EFAX.json"),
+        ("smartctl-sdc.json", "E10_smartctl_WD40EFRX.json"),
+    ])
+    .await;
+    let shingled: Vec<String> = ["sda", "sdb", "sdc", "sdd", "sde", "sdf", "sdg"]
+        .into_iter()
+        .filter(|name| pages.hosts.contains(&format!("\">{name}</a></b>")))
+        .map(|name| row(&pages.hosts, name))
+        .filter(|said| said.to_lowercase().contains("smr"))
+        .collect();
+    assert!(!shingled.is_empty(), "{}", text(&pages.hosts));
+    assert!(
+        shingled.iter().all(|said| said.contains("slow rebuild") || said.contains("host-managed")),
+        "{shingled:?}"
+    );
+    assert!(shingled.iter().any(|said| said.contains("rebuilding") && said.contains("MB/s")), "{shingled:?}");
+    assert!(!shingled.iter().any(|said| said.contains("EFRX") || said.contains("WD80EFAX")), "{shingled:?}");
+}
+
+#[tokio::test]
+async fn e11_health_is_shown_only_when_the_disk_says_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let listing = serde_json::json!({"blockdevices": [
+        {"name": "sda", "path": "/dev/sda", "type": "disk", "size": 4_000_787_030_016_u64, "rota": true, "serial": "A1", "model": "M1"},
+        {"name": "sdb", "path": "/dev/sdb", "type": "disk", "size": 4_000_787_030_016_u64, "rota": true, "serial": "B1", "model": "M1"},
+        {"name": "sdc", "path": "/dev/sdc", "type": "disk", "size": 4_000_787_030_016_u64, "rota": true, "serial": "C1", "model": "M1"},
+    ]});
+    std::fs::write(folder.path().join("lsblk.json"), listing.to_string()).unwrap();
+    for (name, from) in [
+        ("sda", "E11_smartctl_exit64_ok.json"),
+        ("sdb", "E11_smartctl_exit8_failing.json"),
+        ("sdc", "E11_smartctl_unknown_usb_bridge.json"),
+    ] {
+        std::fs::copy(fixture(from), folder.path().join(format!("smartctl-{name}.json"))).unwrap();
+    }
+    let pages = pages_of(folder.path()).await;
+    assert!(row(&pages.hosts, "sdb").contains("failing"), "{}", row(&pages.hosts, "sdb"));
+    assert!(!offers(&pages.group, "sdb"), "a disk that says that it is failing is not offered");
+    for name in ["sda", "sdc"] {
+        assert!(!row(&pages.hosts, name).contains("failing"), "{name}");
+        assert!(offers(&pages.group, name), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_device_says_about_itself_is_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let listing = serde_json::json!({"blockdevices": [
+        {"name": "sda", "path": "/dev/sda", "type": "disk", "size": 4_000_787_030_016_u64, "rota": true,
+         "serial": "\"><script>alert(1)</script>", "model": "<img src=x onerror=alert(1)>", "vendor": "{{7*7}}"},
+    ]});
+    std::fs::write(folder.path().join("lsblk.json"), listing.to_string()).unwrap();
+    let pages = pages_of(folder.path()).await;
+    for page in [&pages.hosts, &pages.group, &pages.disks] {
+        assert!(page.contains("onerror") && !page.contains("<img src=x"), "{page}");
+    }
+}
