@@ -66,7 +66,8 @@ fn the_whole_wizard_ends_at_the_placement_of_a_volume() {
     journey(async || {
         let (folder, server, browser) = set_up(&[]).await;
         browser.press("Plan a lab step by step").await;
-        for step in ["Hosts", "Group your disks", "Cluster type", "Services", "Fault domains", "Claim disks"] {
+        for step in ["Hosts", "Group your disks", "Cluster type", "Services", "Fault domains", "Claim disks"]
+        {
             browser.find("#wizard").await;
             look_at_step(&browser, step).await;
             next(&browser).await;

@@ -1,5 +1,6 @@
 //! System tests: the real binary, driven as people and programs drive it.
 mod block;
+mod boxes;
 mod cases;
 mod clients;
 mod console;

@@ -205,7 +205,9 @@ fn behind_flash(members: &[Member]) -> Option<(&'static str, Vec<Domain>)> {
         return None;
     }
     let title = match (flash.len(), domains.len()) {
-        (flash, count) if flash >= count => "each rotating disk is a failure domain, with a cache disk of its own",
+        (flash, count) if flash >= count => {
+            "each rotating disk is a failure domain, with a cache disk of its own"
+        }
         (1, _) => "each rotating disk is a failure domain, with a slice of one flash disk",
         _ => "each rotating disk is a failure domain, with a slice of a flash disk",
     };
@@ -289,9 +291,7 @@ fn remedy(policy: &Policy, division: &Division, topology: &Topology) -> Option<S
 
 fn fresh_id(index: u32, division: &Division) -> DiskId {
     let ids = (0..=u128::MAX).map(|number| DiskId(uuid::Uuid::from_u128(number)));
-    ids.filter(|id| division.member(*id).is_none())
-        .nth(index as usize)
-        .unwrap_or(DiskId(uuid::Uuid::nil()))
+    ids.filter(|id| division.member(*id).is_none()).nth(index as usize).unwrap_or(DiskId(uuid::Uuid::nil()))
 }
 
 /// What domains of different sizes leave unused under a policy.

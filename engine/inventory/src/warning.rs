@@ -319,7 +319,11 @@ fn rotating_logs(groups: &[(Vec<Claimed<'_>>, Vec<Claimed<'_>>)]) -> Vec<Warning
         by_rate.entry(disk.rotation_rate).or_default().push(disk.name);
     }
     let sentence = |(rate, names): (u64, Vec<&str>)| {
-        let verb = if names.len() == 1 { "carries its own log and rotates" } else { "carry their own logs and rotate" };
+        let verb = if names.len() == 1 {
+            "carries its own log and rotates"
+        } else {
+            "carry their own logs and rotate"
+        };
         let text = format!(
             "{} {verb} ({rate} turns a minute): a client that flushes each write gets {} flushes a second at most; a flash \
              disk as cache would take them",

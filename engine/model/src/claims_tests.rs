@@ -91,7 +91,9 @@ fn a_controller_is_lost_as_a_whole() {
     let by_disk = verdict(&division, &mirror(1), true);
     assert_eq!(by_disk.single("controller 0000:00:00.0").unwrap().worst(), Fate::Lost);
     // A disk and its own controller are no pair.
-    assert!(by_disk.doubles.iter().all(|claim| by_disk.names(claim) != ["disk sda", "controller 0000:00:00.0"]));
+    assert!(
+        by_disk.doubles.iter().all(|claim| by_disk.names(claim) != ["disk sda", "controller 0000:00:00.0"])
+    );
 }
 
 #[test]

@@ -37,7 +37,8 @@ const TABLE_PAGES: u64 = 16;
 
 /// Bytes of the log that a combined disk carries in `space_bytes` of regions.
 pub fn combined_log_bytes(space_bytes: u64, log_percent: u8) -> u64 {
-    (space_bytes / 100 * u64::from(log_percent.min(90)) / MIB * MIB).clamp(LOG_BYTES_MIN, COMBINED_LOG_BYTES_MAX)
+    (space_bytes / 100 * u64::from(log_percent.min(90)) / MIB * MIB)
+        .clamp(LOG_BYTES_MIN, COMBINED_LOG_BYTES_MAX)
 }
 
 /// Bytes of each slice of a cache disk of `size_bytes` that serves `count` groups; 0 when it is too small for them.

@@ -11,8 +11,8 @@ use crate::service::auth::check_name;
 use crate::service::draft::{self, Claim, Draft, DraftDisk, DraftHost};
 use crate::service::{inventory, policies};
 use ::inventory::disk as device;
-use ::inventory::warning::of_division;
 use ::inventory::grouping::{Division, Domain, Grouping, Member, domain_of, evaluate, free_name, propose};
+use ::inventory::warning::of_division;
 use model::ids::{DiskId, HostId};
 use model::policy::Policy;
 use model::state::{HostKind, HostRole};
@@ -72,7 +72,8 @@ async fn of_files(files: Vec<DraftDisk>, seen: &inventory::Seen) -> Result<Vec<C
 /// # Errors
 /// [`AppError::Internal`].
 pub async fn described(disks: Vec<DraftDisk>, seen: &inventory::Seen) -> Result<Vec<Member>, AppError> {
-    let device = |disk: &DraftDisk| seen.disks().find(|found| found.path() == disk.path || found.id == disk.id);
+    let device =
+        |disk: &DraftDisk| seen.disks().find(|found| found.path() == disk.path || found.id == disk.id);
     let (devices, files): (Vec<DraftDisk>, Vec<DraftDisk>) =
         disks.into_iter().partition(|disk| device(disk).is_some());
     let known = |disk: &DraftDisk| device(disk).map(|found| Member { id: disk.id, ..Member::from(found) });
@@ -227,7 +228,7 @@ impl Wish {
         let mut problems = Vec::new();
         for (index, domain) in self.domains.iter().enumerate() {
             let wrong = match check_name(&domain.name) {
-                Err(detail) => Some(detail),
+                Err(detail) => Some(detail.to_owned()),
                 Ok(()) if !names.insert(domain.name.to_lowercase()) => {
                     Some(format!("two failure domains are called \"{}\"", domain.name))
                 }
@@ -306,7 +307,8 @@ impl Wish {
             }
             let used = group.iter().copied().chain(slices.iter().copied());
             let erase = used.filter(|one| one.holds_data && self.erase.contains(&one.member.id));
-            let erase = erase.map(|one| one.member.id).filter(|id| capacity.contains(id) || cache.contains(id));
+            let erase =
+                erase.map(|one| one.member.id).filter(|id| capacity.contains(id) || cache.contains(id));
             let erase = erase.collect();
             claims.push(Claim { host: domain.name.clone(), cache, capacity, erase });
         }

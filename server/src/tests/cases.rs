@@ -118,7 +118,10 @@ async fn e2_disks_with_one_serial_number_are_told_apart() {
     ];
     check(&pages, &rows, &["sdb", "sdc", "sdf", "sdg"]);
     assert!(pages.group.contains("the device with sdf, sdg"), "they count as one where it matters");
-    assert!(row(&pages.hosts, "sdb").contains("2 disks away at once (this one, sdc)"), "with figures of this dock");
+    assert!(
+        row(&pages.hosts, "sdb").contains("2 disks away at once (this one, sdc)"),
+        "with figures of this dock"
+    );
 }
 
 #[tokio::test]

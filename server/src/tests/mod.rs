@@ -17,6 +17,7 @@ mod access;
 mod api;
 mod import;
 mod cases;
+mod grouping;
 mod inventory;
 mod people;
 mod projections;

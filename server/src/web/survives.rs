@@ -50,6 +50,7 @@ struct PairRow {
 struct SurvivesPage {
     shell: Shell,
     planned: bool,
+    group_href: String,
     policy: String,
     words: String,
     usable: (String, &'static str),
@@ -133,7 +134,12 @@ fn pairs(survives: &Survives) -> Vec<PairRow> {
         let shown = claim.or(single);
         let text = match shown {
             Some(claim) => {
-                format!("{}: {}. {}", verdict.names(claim).join(" and "), chip(claim.worst()).word, meaning(claim))
+                format!(
+                    "{}: {}. {}",
+                    verdict.names(claim).join(" and "),
+                    chip(claim.worst()).word,
+                    meaning(claim)
+                )
             }
             None => "Lost together with it anyway.".to_owned(),
         };
@@ -157,13 +163,17 @@ fn pairs_text(survives: &Survives) -> String {
             "{} parts make too many pairs for one page: ask for one with what-if on the command line.",
             survives.verdict.parts.len()
         ),
-        (all, 0) => format!("None of {all} pairs is survived when both are lost at once, before the first is rebuilt."),
-        (all, some) if all == some => format!("All {all} pairs are survived, also when both are lost at once."),
+        (all, 0) => format!(
+            "None of {all} pairs is survived when both are lost at once, before the first is rebuilt."
+        ),
+        (all, some) if all == some => {
+            format!("All {all} pairs are survived, also when both are lost at once.")
+        }
         (all, some) => format!("Of {all} pairs {some} are survived when both are lost at once."),
     }
 }
 
-fn page_of(shell: Shell, survives: &Survives) -> SurvivesPage {
+fn page_of(shell: Shell, cluster: &str, survives: &Survives) -> SurvivesPage {
     let verdict = &survives.verdict;
     let noun = noun_of(survives.division.kind);
     let tab = |policy: &model::policy::Policy| Tab {
@@ -176,16 +186,18 @@ fn page_of(shell: Shell, survives: &Survives) -> SurvivesPage {
         format!("{} carries slices of the logs of {}: they share its fate.", member.name, names.join(", "))
     });
     let together = survives.division.together();
-    let together = together.iter().map(|names| {
-        format!("{} lie on one device: {} count as 1.", names.join(" and "), names.len())
-    });
+    let together = together
+        .iter()
+        .map(|names| format!("{} lie on one device: {} count as 1.", names.join(" and "), names.len()));
     let pairs = pairs(survives);
-    let mut listed: Vec<&Claim> = if pairs.is_empty() { verdict.doubles.iter().collect() } else { Vec::new() };
+    let mut listed: Vec<&Claim> =
+        if pairs.is_empty() { verdict.doubles.iter().collect() } else { Vec::new() };
     listed.sort_by_key(|claim| std::cmp::Reverse(claim.worst()));
     let domain_names: std::collections::BTreeSet<&str> =
         survives.division.domains.iter().map(|domain| domain.name.as_str()).collect();
     SurvivesPage {
         planned: survives.snapshot.cluster.state == ClusterState::Unconfigured,
+        group_href: format!("/setup-cluster/{cluster}/group"),
         policy: survives.policy.name.clone(),
         words: words::policy(&survives.policy, noun),
         usable: format::bytes_parts(verdict.usable.usable_bytes),
@@ -222,7 +234,7 @@ pub async fn page(
     Asked(query): Asked<Query>,
 ) -> Result<Response, AppError> {
     let survives = survives::of(&app, &cluster, query.policy.as_deref()).await?;
-    html(&page_of(page.shell, &survives))
+    html(&page_of(page.shell, &cluster.key, &survives))
 }
 
 #[cfg(test)]
@@ -234,7 +246,14 @@ mod tests {
         let page = Console::sample().await.get("/survives").await;
         shows(
             &page,
-            &["What survives", "disk h1-cap1", "cache disk h1-cache1", "Reduced", "Lost", "domain as a whole"],
+            &[
+                "What survives",
+                "disk h1-cap1",
+                "cache disk h1-cache1",
+                "Reduced",
+                "Lost",
+                "domain as a whole",
+            ],
         );
         assert_eq!(Console::sample().await.get("/survives?policy=nonsense").await.0, 404);
     }

@@ -58,8 +58,7 @@ fn is_whole(node: &PlannedNode, gone: &BTreeSet<DiskId>) -> bool {
 /// What happens to an object as it lies now when the disks in `gone` are lost at once: a component that is not current counts as
 /// no copy.
 pub fn fate_of_tree(tree: &TreeNode, gone: &BTreeSet<DiskId>) -> Fate {
-    let reach =
-        |leaf: &ComponentView| if gone.contains(&leaf.disk) { Reach::Gone } else { Reach::now(leaf) };
+    let reach = |leaf: &ComponentView| if gone.contains(&leaf.disk) { Reach::Gone } else { Reach::now(leaf) };
     if !is_complete(tree, &reach) {
         return Fate::Lost;
     }

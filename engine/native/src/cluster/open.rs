@@ -246,13 +246,8 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
         let state = self.state.borrow();
         let Some(config) = &state.config else { return Vec::new() };
         let label = |disk: DiskId| state.disks.get(&disk).and_then(|run| run.label.clone());
-        // A cache disk that returns brings back the groups whose logs it carries, whichever hosts these are of.
-        let logs = only.map(|host| super::power::groups_on(&state, host)).unwrap_or_default();
         let mut parts: BTreeMap<DiskGroupId, (HostId, DgParts)> = BTreeMap::new();
-        for disk in &config.disks {
-            if only.is_some_and(|host| disk.host != host && !logs.contains(&disk.disk_group)) {
-                continue;
-            }
+        for disk in config.disks.iter().filter(|disk| only.is_none_or(|host| disk.host == host)) {
             if disk.role == DiskRole::Cache {
                 continue;
             }

@@ -8,7 +8,7 @@ use super::source::DiskSource;
 use futures_util::future::join_all;
 use model::engine::{Applied, EngineError, Fault, FaultTarget};
 use model::ids::{ComponentId, DiskGroupId, DiskId, HostId, ObjectId};
-use model::state::Severity;
+use model::state::{DiskRole, Severity};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::time::Duration;
@@ -131,8 +131,7 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
     async fn power_off(&self, host: HostId, name: &str) {
         let logs = groups_on(&self.state.borrow(), host);
         let hit = |dg: &crate::dg::Dg, of: HostId| of == host || logs.contains(&dg.group());
-        let groups: Vec<_> =
-            self.directory.groups().into_iter().filter(|(dg, of)| hit(dg, *of)).collect();
+        let groups: Vec<_> = self.directory.groups().into_iter().filter(|(dg, of)| hit(dg, *of)).collect();
         let ids: BTreeSet<_> = groups.iter().map(|(dg, _)| dg.group()).collect();
         let lost = self.directory.on(|place| ids.contains(&place.group));
         for (dg, _) in &groups {
@@ -222,6 +221,17 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
         );
         let back = self.directory.on(|place| opened.contains(&place.group));
         self.open_objects(back.into_keys().collect()).await;
+        // A cache disk that returns brings back the groups whose logs it carries, whichever hosts these are of.
+        let sliced: Vec<DiskId> = {
+            let state = self.state.borrow();
+            let config = state.config.iter().flat_map(|config| &config.disks);
+            let caches = config.filter(|disk| disk.host == host && disk.role == DiskRole::Cache);
+            let away = |group| self.directory.group(group).is_none();
+            caches.filter(|disk| disk.groups().any(away)).map(|disk| disk.id).collect()
+        };
+        for cache in sliced {
+            self.restart_groups_of(cache).await;
+        }
     }
 
     /// Gives disks that returned the configuration in force.

@@ -84,7 +84,12 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
         let epoch = u32::try_from(self.boot().epoch()).unwrap_or(u32::MAX);
         match lost.role {
             DiskRole::Combined => {
-                let claim = PlannedGroup { host: lost.host, cache: None, capacity: vec![by.clone()] };
+                let claim = PlannedGroup {
+                    host: lost.host,
+                    cache_host: None,
+                    cache: None,
+                    capacity: vec![by.clone()],
+                };
                 blueprint(config.id, &config.hosts, &[claim], epoch, &self.env)
             }
             DiskRole::Capacity => {

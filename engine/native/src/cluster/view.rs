@@ -226,18 +226,14 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
         let dg = self.directory.group(group);
         let usage = dg.as_ref().and_then(|dg| dg.usage(disk.id));
         let size_bytes = run.and_then(|run| run.disk.as_ref()).map_or(0, |open| open.geometry().size_bytes);
-        let served = || disk.groups().filter_map(|group| self.directory.group(group));
-        let log_used: u64 = match disk.role {
-            DiskRole::Cache => served().map(|dg| dg.log_usage().used_bytes).sum(),
-            _ => 0,
-        };
+        let log = |group| self.directory.group(group).map_or(0, |dg| dg.log_usage().used_bytes);
+        let log_used: u64 = if disk.role == DiskRole::Cache { disk.groups().map(log).sum() } else { 0 };
         // What lies outside the extents (labels, the log of a combined disk) takes no components either.
         let outside = usage.map_or(0, |usage| size_bytes.saturating_sub(usage.size_bytes));
         let fault = state.faults.disk(disk.id);
         let failed = dg.as_ref().is_some_and(|dg| dg.is_failed() || dg.failed_disks().contains(&disk.id));
-        let up = state.hosts.get(&disk.host).is_some_and(|host| host.up && host.reachable);
-        let disk_state = match (up && label.is_some(), failed || fault.failing, fault.full, fault.slow_ms > 0)
-        {
+        let here = label.is_some() && state.hosts.get(&disk.host).is_some_and(|run| run.up && run.reachable);
+        let disk_state = match (here, failed || fault.failing, fault.full, fault.slow_ms > 0) {
             (false, ..) => DiskState::Absent,
             (_, true, ..) => DiskState::Failed,
             (_, _, true, _) => DiskState::Full,

@@ -27,8 +27,12 @@ pub struct Under {
 /// What is under the file at `path`, which need not be there yet: its folder decides then.
 pub fn under(path: &Path, known: &[Disk]) -> Under {
     let meta = path.metadata().or_else(|_| path.parent().unwrap_or(path).metadata());
-    let plain = |body: String, note: Option<String>| {
-        Under { body, media: None, controller: None, enclosure: None, note }
+    let plain = |body: String, note: Option<String>| Under {
+        body,
+        media: None,
+        controller: None,
+        enclosure: None,
+        note,
     };
     let Ok(meta) = meta else { return plain(path.display().to_string(), None) };
     let (major, minor) = (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev()));
@@ -88,14 +92,18 @@ mod tests {
     fn partitions_mappings_and_arrays_lead_to_whole_disks() {
         let sys = tempfile::tempdir().unwrap();
         let at = |path: &str| sys.path().join(path);
-        for folder in ["devices/sda/sda1", "devices/sdb", "devices/md0/slaves", "devices/dm-0/slaves", "dev/block"] {
+        for folder in
+            ["devices/sda/sda1", "devices/sdb", "devices/md0/slaves", "devices/dm-0/slaves", "dev/block"]
+        {
             std::fs::create_dir_all(at(folder)).unwrap();
         }
         std::fs::write(at("devices/sda/sda1/partition"), "1").unwrap();
         symlink(at("devices/sda/sda1"), at("devices/md0/slaves/sda1")).unwrap();
         symlink(at("devices/sdb"), at("devices/md0/slaves/sdb")).unwrap();
         symlink(at("devices/md0"), at("devices/dm-0/slaves/md0")).unwrap();
-        for (number, device) in [("8:1", "devices/sda/sda1"), ("8:16", "devices/sdb"), ("253:0", "devices/dm-0")] {
+        for (number, device) in
+            [("8:1", "devices/sda/sda1"), ("8:16", "devices/sdb"), ("253:0", "devices/dm-0")]
+        {
             symlink(at(device), at(&format!("dev/block/{number}"))).unwrap();
         }
         let names = |major, minor| disks_of(sys.path(), major, minor).into_iter().collect::<Vec<_>>();

@@ -20,7 +20,15 @@ fn candidate(number: u128, name: &str, gigabytes: u64, media: Media) -> Candidat
         enclosure: None,
     };
     let path = format!("/dev/{name}");
-    Candidate { member, path, contents: None, is_read: true, holds_data: false, device: None, warnings: Vec::new() }
+    Candidate {
+        member,
+        path,
+        contents: None,
+        is_read: true,
+        holds_data: false,
+        device: None,
+        warnings: Vec::new(),
+    }
 }
 
 /// A box with one flash disk and three rotating ones; here all of them are files, so that nothing is asked of this machine.
@@ -113,7 +121,9 @@ fn files_on_one_device_share_a_fault_domain() {
     let places = [(1, 0), (2, 1), (3, 2), (4, 3)];
     let wish = Wish {
         kind: HostKind::Disk,
-        domains: ["a", "b", "c", "d"].map(|name| WishDomain { before: String::new(), name: name.into() }).to_vec(),
+        domains: ["a", "b", "c", "d"]
+            .map(|name| WishDomain { before: String::new(), name: name.into() })
+            .to_vec(),
         places: places
             .iter()
             .map(|(number, index)| (DiskId(uuid::Uuid::from_u128(*number)), Place::In(*index)))
@@ -151,12 +161,16 @@ fn names_are_checked_and_roles_survive_a_rename() {
     take(&mut draft, &candidates, 2);
     // The person lets the flash disk hold data, too.
     let all: Vec<DiskId> = candidates.iter().map(|one| one.member.id).collect();
-    draft.claims[0] = Claim { host: draft.claims[0].host.clone(), cache: vec![], capacity: all, erase: vec![] };
+    draft.claims[0] =
+        Claim { host: draft.claims[0].host.clone(), cache: vec![], capacity: all, erase: vec![] };
     let mut wish = Wish::from_draft(&draft);
     let id = draft.hosts[0].id;
     wish.domains[0].name = "box-1".into();
     wish.put(&mut draft, &SystemRng, &candidates);
-    assert_eq!((draft.hosts[0].id, draft.claims[0].host.as_str(), draft.claims[0].cache.len()), (id, "box-1", 0));
+    assert_eq!(
+        (draft.hosts[0].id, draft.claims[0].host.as_str(), draft.claims[0].cache.len()),
+        (id, "box-1", 0)
+    );
     wish.domains.push(WishDomain { before: String::new(), name: "BOX-1".into() });
     wish.domains.push(WishDomain { before: String::new(), name: "../x".into() });
     let fields: Vec<String> = wish.problems().into_iter().map(|problem| problem.field).collect();

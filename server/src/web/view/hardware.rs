@@ -91,7 +91,9 @@ pub fn kind(kind: HostKind) -> &'static str {
 fn disk_chip(disk: &Disk) -> Chip {
     let is_read = disk.device.as_ref().is_none_or(|device| device.contents.was_read);
     match (disk.view.role, disk.eligibility) {
-        (DiskRole::None, Eligibility::Eligible) if !is_read => Chip::new(Tone::Maint, "Free, not looked into"),
+        (DiskRole::None, Eligibility::Eligible) if !is_read => {
+            Chip::new(Tone::Maint, "Free, not looked into")
+        }
         (DiskRole::None, Eligibility::Eligible) if disk.why_not.is_some() => {
             Chip::new(Tone::Maint, "Blank and free")
         }
@@ -118,6 +120,12 @@ pub fn disk_row(disk: &Disk) -> DiskRow {
     let said = |contents: &&String| !notes.iter().any(|note| note.contains(contents.as_str()));
     let contents = disk.contents.as_ref().filter(said).map(|contents| format!("It holds {contents}."));
     notes.extend(contents);
+    if !view.serves.is_empty() {
+        let groups = view.serves.len() + 1;
+        notes.push(format!(
+            "It carries the logs of {groups} disk groups in slices: they share its fate, and when it fails, all {groups} are lost at once."
+        ));
+    }
     notes.extend(disk.warnings.iter().map(|warning| sentence(warning)));
     DiskRow {
         id: view.id.to_string(),

@@ -369,8 +369,12 @@ pub fn answer(draft: &Draft, step: Step) -> String {
             number => count(number, "fault domain"),
         },
         Step::Disks => {
-            let disks: BTreeSet<DiskId> =
-                draft.claims.iter().flat_map(|claim| claim.cache.iter().chain(&claim.capacity)).copied().collect();
+            let disks: BTreeSet<DiskId> = draft
+                .claims
+                .iter()
+                .flat_map(|claim| claim.cache.iter().chain(&claim.capacity))
+                .copied()
+                .collect();
             let disks = disks.len();
             format!("{} for {}", count(disks, "disk"), count(draft.claims.len(), super::panel::noun(draft)))
         }

@@ -139,7 +139,10 @@ fn disk_row(draft: &Draft, disk: &Disk, recommended: Option<String>) -> DiskRow 
         label: format::label_bytes(view.size_bytes),
         binary: size(view.size_bytes),
         contents: disk.contents.clone().unwrap_or_else(|| {
-            super::group::unknown_or("Empty", disk.device.as_ref().is_none_or(|device| device.contents.was_read))
+            super::group::unknown_or(
+                "Empty",
+                disk.device.as_ref().is_none_or(|device| device.contents.was_read),
+            )
         }),
         holds_data: eligible && disk.eligibility == Eligibility::EraseNeeded,
         erase: draft.claims.iter().any(|claim| claim.erase.contains(&view.id)),

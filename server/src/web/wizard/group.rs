@@ -17,6 +17,10 @@ use model::ids::DiskId;
 use model::state::{Eligibility, HostKind};
 use std::collections::{BTreeMap, BTreeSet};
 
+mod act;
+
+pub use act::{act, check, wish_of};
+
 /// What a grouping gives under one policy.
 #[derive(Clone, Debug, Default)]
 pub struct Gives {
@@ -140,8 +144,6 @@ pub struct GroupForm {
     pub kinds: Vec<Choice>,
     /// The kind now.
     pub kind: String,
-    /// Its noun.
-    pub noun: &'static str,
     /// Domains.
     pub domains: Vec<DomainRows>,
     /// Where a disk can go.
@@ -160,39 +162,6 @@ pub struct GroupForm {
     pub refused: Vec<Refused>,
     /// Numbers.
     pub summary: Summary,
-}
-
-/// The wish that a form holds; `None` when it is not the form of this step.
-pub fn wish_of(form: &Posted) -> Option<Wish> {
-    let kind = match posted(form, "kind") {
-        "machine" => HostKind::Machine,
-        "enclosure" => HostKind::Enclosure,
-        "disk" => HostKind::Disk,
-        _ => return None,
-    };
-    let named = |index: usize| form.iter().any(|(name, _)| *name == format!("n.{index}"));
-    let domain = |index: usize| WishDomain {
-        before: posted(form, &format!("o.{index}")).to_owned(),
-        name: posted(form, &format!("n.{index}")).trim().to_owned(),
-    };
-    let place = |value: &str| match value.strip_prefix('d').and_then(|number| number.parse().ok()) {
-        Some(index) => Place::In(index),
-        None if value == "slices" => Place::Slices,
-        None => Place::Out,
-    };
-    let ids = |prefix: &'static str| {
-        let with = move |(name, value): &(String, String)| {
-            let id: DiskId = name.strip_prefix(prefix)?.parse().ok()?;
-            Some((id, value.clone()))
-        };
-        form.iter().filter_map(with)
-    };
-    Some(Wish {
-        kind,
-        domains: (0..).take_while(|index| named(*index)).map(domain).collect(),
-        places: ids("g.").map(|(id, value)| (id, place(&value))).collect(),
-        erase: ids("e.").map(|(id, _)| id).collect(),
-    })
 }
 
 /// What proposals are made of: disks that hold nothing, and those that may be erased.
@@ -226,17 +195,20 @@ fn counted(kind: HostKind, count: usize) -> String {
 pub fn summary(draft: &Draft, candidates: &[Candidate]) -> Summary {
     let chosen = grouping::chosen(draft, candidates);
     Summary {
-        domains: chosen.as_ref().map_or_else(String::new, |chosen| counted(chosen.kind, chosen.domains.len())),
+        domains: chosen
+            .as_ref()
+            .map_or_else(String::new, |chosen| counted(chosen.kind, chosen.domains.len())),
         gives: chosen.and_then(|chosen| Some(gives(chosen.yields.first()?, &chosen.warnings))),
         href: "/survives".to_owned(),
     }
 }
 
 fn card(grouping: &Grouping, chosen: Option<&Grouping>, names: &BTreeMap<DiskId, String>) -> Card {
-    let shape = |domains: &[::inventory::grouping::Domain]| -> BTreeSet<(BTreeSet<DiskId>, BTreeSet<DiskId>)> {
-        let set = |ids: &[DiskId]| ids.iter().copied().collect();
-        domains.iter().map(|domain| (set(&domain.cache), set(&domain.capacity))).collect()
-    };
+    let shape =
+        |domains: &[::inventory::grouping::Domain]| -> BTreeSet<(BTreeSet<DiskId>, BTreeSet<DiskId>)> {
+            let set = |ids: &[DiskId]| ids.iter().copied().collect();
+            domains.iter().map(|domain| (set(&domain.cache), set(&domain.capacity))).collect()
+        };
     let list = |ids: &[DiskId]| -> String {
         let known: Vec<&str> = ids.iter().filter_map(|id| names.get(id)).map(String::as_str).collect();
         known.join(", ")
@@ -269,8 +241,9 @@ pub fn unknown_or(blank: &str, is_read: bool) -> String {
 fn row(candidate: &Candidate, wish: &Wish) -> Row {
     let member = &candidate.member;
     let facts = candidate.device.as_ref().map(|device| &device.facts);
-    let printed: Vec<&str> =
-        facts.map(|facts| [&facts.model, &facts.serial].into_iter().flatten().map(String::as_str).collect()).unwrap_or_default();
+    let printed: Vec<&str> = facts
+        .map(|facts| [&facts.model, &facts.serial].into_iter().flatten().map(String::as_str).collect())
+        .unwrap_or_default();
     Row {
         id: member.id.to_string(),
         name: member.name.clone(),
@@ -356,7 +329,8 @@ impl GroupForm {
             disks: at(&format!("d{index}")),
             slices: sliced.join(", "),
         };
-        let place = |(index, domain): (usize, &WishDomain)| Choice::new(format!("d{index}"), domain.name.clone());
+        let place =
+            |(index, domain): (usize, &WishDomain)| Choice::new(format!("d{index}"), domain.name.clone());
         let mut places = vec![Choice { none: true, ..Choice::new("", "Left out") }];
         places.extend(wish.domains.iter().enumerate().map(place));
         places.push(Choice::new("slices", "Slices: cache of all"));
@@ -365,7 +339,11 @@ impl GroupForm {
         let dirs = &app.config.file_disk_dirs;
         let dirs: Vec<String> = dirs.iter().map(|dir| dir.display().to_string()).collect();
         let path = typed("file_path");
-        let path = if path.is_empty() { dirs.first().map(|dir| format!("{dir}/")).unwrap_or_default() } else { path };
+        let path = if path.is_empty() {
+            dirs.first().map(|dir| format!("{dir}/")).unwrap_or_default()
+        } else {
+            path
+        };
         let file = [
             optional(Field::text("file_path", "Path of the file", path)),
             optional(Field::text("file_size", "Size", typed("file_size")))
@@ -381,7 +359,6 @@ impl GroupForm {
                 Choice::new("machine", "A machine"),
             ],
             kind: kind_value(wish.kind).to_owned(),
-            noun: words::host_noun(wish.kind),
             domains: wish.domains.iter().enumerate().map(domain).collect(),
             places,
             out: at(""),
@@ -401,84 +378,4 @@ fn kind_value(kind: HostKind) -> &'static str {
         HostKind::Enclosure => "enclosure",
         HostKind::Disk => "disk",
     }
-}
-
-/// Does what a button of this step asks, beyond keeping the form: takes a proposal, adds and removes domains.
-///
-/// # Errors
-/// [`AppError::Invalid`] with the field.
-pub fn act(
-    draft: &mut Draft,
-    rng: &dyn crate::edge::Rng,
-    candidates: &[Candidate],
-    form: &Posted,
-    go: &str,
-) -> Result<(), AppError> {
-    let Some(mut wish) = wish_of(form) else {
-        if go == "leave-lab" {
-            let lab: Vec<String> = draft.hosts.iter().map(|host| host.name.clone()).collect();
-            lab.iter().for_each(|name| draft.remove_host(name));
-            (draft.lab, draft.claims) = (None, Vec::new());
-        }
-        return Ok(());
-    };
-    if let Some(key) = go.strip_prefix("take:") {
-        let proposals = proposals(draft, candidates, &wish.erase);
-        let taken = proposals.iter().find(|proposal| proposal.title == key);
-        let taken = taken.ok_or_else(|| {
-            AppError::field("", "the disks have changed meanwhile; look at the groupings again and take one")
-        })?;
-        let erase = std::mem::take(&mut wish.erase);
-        wish = Wish { erase, ..Wish::of(taken, draft) };
-    } else if go == "add-domain" {
-        let name = posted(form, "new_domain").trim().to_owned();
-        if let Err(detail) = crate::service::auth::check_name(&name) {
-            return Err(AppError::field("new_domain", detail));
-        }
-        if wish.domains.iter().any(|domain| domain.name.eq_ignore_ascii_case(&name)) {
-            return Err(AppError::field("new_domain", format!("there is a failure domain \"{name}\" already")));
-        }
-        wish.domains.push(WishDomain { before: String::new(), name });
-    } else if let Some(index) = go.strip_prefix("remove-domain:").and_then(|number| number.parse().ok()) {
-        remove(&mut wish, index);
-    } else if let Some(id) = go.strip_prefix("drop:").and_then(|id| id.parse::<DiskId>().ok()) {
-        draft.disks.retain(|disk| disk.id != id || disk.review.is_some());
-        wish.places.remove(&id);
-    }
-    AppError::check(wish.problems())?;
-    wish.put(draft, rng, candidates);
-    Ok(())
-}
-
-/// Removes a domain; its disks are left out.
-fn remove(wish: &mut Wish, index: usize) {
-    if index >= wish.domains.len() {
-        return;
-    }
-    wish.domains.remove(index);
-    for place in wish.places.values_mut() {
-        *place = match *place {
-            Place::In(at) if at == index => Place::Out,
-            Place::In(at) if at > index => Place::In(at - 1),
-            other => other,
-        };
-    }
-}
-
-/// Whether the step may be left.
-///
-/// # Errors
-/// [`AppError::Invalid`] that says what to do.
-pub fn check(app: &App, draft: &Draft, candidates: &[Candidate]) -> Result<(), AppError> {
-    if draft.lab.is_some() || draft.claims.iter().any(|claim| !claim.capacity.is_empty()) {
-        return Ok(());
-    }
-    let text = match (candidates.is_empty(), app.config.file_disk_dirs.is_empty()) {
-        (false, _) => "take one of the groupings, or put a disk into a failure domain".to_owned(),
-        (true, false) => "no disk of this server can be claimed: add a file as a disk below, or attach a disk".to_owned(),
-        (true, true) => "no disk of this server can be claimed: attach one, or start the server with --file-disks DIR to \
-                         use files; each reason is listed below"
-            .to_owned(),
-    };
-    Err(AppError::field("", text))
 }

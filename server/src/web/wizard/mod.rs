@@ -260,7 +260,8 @@ pub async fn page(
     unconfigured(&cluster).await?;
     let versioned = draft::load(&app, &cluster.key).await?;
     let candidates = candidates(&app, &versioned.draft, step).await?;
-    let request = Request { app: &app, cluster: &cluster, shell: page.shell, step, now: page.now, candidates };
+    let request =
+        Request { app: &app, cluster: &cluster, shell: page.shell, step, now: page.now, candidates };
     html(&request.page(&versioned, Vec::new(), &Posted::new()).await?)
 }
 
@@ -304,7 +305,8 @@ pub async fn save(
     // What was typed stays on the page, also the part of it that was right.
     let candidates = candidates(&app, &versioned.draft, step).await?;
     let _ = save::put(&mut versioned.draft, step, &form, app.rng.as_ref(), &candidates);
-    let request = Request { app: &app, cluster: &cluster, shell: page.shell, step, now: page.now, candidates };
+    let request =
+        Request { app: &app, cluster: &cluster, shell: page.shell, step, now: page.now, candidates };
     let filled = request.page(&versioned, errors, &form).await?;
     html_with(StatusCode::UNPROCESSABLE_ENTITY, &filled)
 }
@@ -326,7 +328,8 @@ pub async fn preview(
     let candidates = candidates(&app, &versioned.draft, step).await?;
     let _ = save::put(&mut versioned.draft, step, &form, app.rng.as_ref(), &candidates);
     let gives = group::summary(&versioned.draft, &candidates).render();
-    let request = Request { app: &app, cluster: &cluster, shell: page.shell, step, now: page.now, candidates };
+    let request =
+        Request { app: &app, cluster: &cluster, shell: page.shell, step, now: page.now, candidates };
     let filled = request.page(&versioned, Vec::new(), &form).await?;
     let panel = filled.as_panel().render().map_err(AppError::internal)?;
     let cost = filled.as_cost().render();

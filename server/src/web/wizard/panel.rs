@@ -143,11 +143,14 @@ fn options(draft: &Draft, picture: &Snapshot, can: &Capabilities) -> Vec<PanelOp
     let known = |policy: &Policy| {
         draft.policies.iter().any(|own| words::policy(own, "host") == words::policy(policy, "host"))
     };
-    let others =
-        common.iter().filter(|policy| !known(policy)).map(|policy| option(noun(draft), picture, can, policy, None, false));
+    let others = common
+        .iter()
+        .filter(|policy| !known(policy))
+        .map(|policy| option(noun(draft), picture, can, policy, None, false));
     let own = draft.policies.iter();
-    let own = own
-        .map(|policy| option(noun(draft), picture, can, policy, Some(&policy.name), policy.name == draft.default_policy));
+    let own = own.map(|policy| {
+        option(noun(draft), picture, can, policy, Some(&policy.name), policy.name == draft.default_policy)
+    });
     own.chain(others).collect()
 }
 
@@ -202,7 +205,9 @@ fn checks(draft: &Draft, picture: &Snapshot, default: &Policy) -> Vec<Check> {
         .map(|host| host.name.as_str())
         .collect();
     match (draft.hosts.is_empty(), idle.as_slice()) {
-        (true, _) => checks.push(warn("No failure domain yet".into(), "Take a grouping, plan a lab or add hosts")),
+        (true, _) => {
+            checks.push(warn("No failure domain yet".into(), "Take a grouping, plan a lab or add hosts"))
+        }
         (false, []) => checks.push(good(format!("Every {} gives capacity", noun(draft)))),
         (false, idle) => checks.push(warn(
             format!("{} gives no capacity", idle.join(", ")),

@@ -56,8 +56,16 @@ pub fn review(draft: &Draft, can: &Capabilities, config: &Config, candidates: &[
         }
         Err(other) => vec![(other.to_string(), "type".to_owned())],
     };
-    let steps =
-        [Step::Hosts, Step::Group, Step::Type, Step::Services, Step::Domains, Step::Disks, Step::Policies, Step::Licence];
+    let steps = [
+        Step::Hosts,
+        Step::Group,
+        Step::Type,
+        Step::Services,
+        Step::Domains,
+        Step::Disks,
+        Step::Policies,
+        Step::Licence,
+    ];
     let mut facts = vec![Fact::new("Name", &draft.name)];
     facts.extend(steps.map(|step| Fact::new(step.row().2, answer(draft, step))));
     facts.push(Fact::new("Waits for an absent part", format::duration(draft.repair_delay_seconds.into())));

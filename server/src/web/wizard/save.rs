@@ -5,8 +5,8 @@ use crate::edge::Rng;
 use crate::error::{AppError, FieldError};
 use crate::service::auth::{Actor, check_name};
 use crate::service::draft::{self, Claim, Draft, Services, SpaceEfficiency};
-use crate::service::inventory::Seen;
 use crate::service::grouping::{Candidate, Wish, serves_others};
+use crate::service::inventory::Seen;
 use crate::service::{cluster, disks, lab, licence, plan};
 use ::inventory::grouping::free_name;
 use model::ids::DiskId;
@@ -270,7 +270,7 @@ pub async fn save(
             _ => {}
         }
         // The step that claims disks begins with the recommendation.
-        if step < Step::Disks && go == "next" && draft.claims.is_empty() {
+        if step < Step::Disks && matches!(go, "next" | "review") && draft.claims.is_empty() {
             draft.claims = plan::recommended_claims(draft);
         }
         if let Some(policy) = &new_policy {
@@ -354,7 +354,8 @@ fn file_size(form: &Posted) -> Result<Option<u64>, AppError> {
 /// Fields of a file carry a prefix.
 fn of_file(error: AppError) -> AppError {
     let named = |error: FieldError| {
-        let field = if error.field == "size_bytes" { "file_size".into() } else { format!("file_{}", error.field) };
+        let field =
+            if error.field == "size_bytes" { "file_size".into() } else { format!("file_{}", error.field) };
         FieldError { field, ..error }
     };
     match error {
@@ -367,6 +368,18 @@ fn of_file(error: AppError) -> AppError {
 /// Adds a file with a failure domain of its own: of the same kind as the others, to be moved or merged like them.
 async fn add_domain_file(app: &App, actor: &Actor, cluster: &Cluster, form: &Posted) -> Result<(), AppError> {
     let (size_bytes, path) = (file_size(form)?, posted(form, "file_path").trim());
+    let folder = std::path::Path::new(path).parent().unwrap_or(std::path::Path::new("/"));
+    let free = lab::free_bytes(folder)?;
+    if let Some(size) = size_bytes.filter(|size| *size > free) {
+        // The file is sparse at first: one that could never be filled would promise what is not there.
+        let text = format!(
+            "{} is more than {} has free: {}",
+            super::size(size),
+            folder.display(),
+            super::size(free)
+        );
+        return Err(AppError::field("file_size", text));
+    }
     let stem = std::path::Path::new(path).file_stem().map(|stem| stem.to_string_lossy().into_owned());
     let wished = stem.unwrap_or_else(|| "file".into());
     let kind = group::wish_of(form).map_or(HostKind::Disk, |wish| wish.kind);

@@ -7,18 +7,23 @@ use super::*;
 use crate::cap::Content;
 use crate::cap::label::Label;
 use crate::cluster::core::{ClusterCore, Settings};
+use crate::cluster::find;
 use crate::cluster::handle::Core;
 use crate::cluster::source::DiskSource;
 use crate::dg::{Dg, DgConfig, DgParts};
 use crate::io::sim::{CrashKind, Events, SimDisk};
 use crate::io::{Disk, Env, OpenError};
-use model::claims::{Claim, Division, Domain, Fate, Member, groups, layouts, verdict};
+use model::claims::{Claim, Division, Fate, layouts, verdict};
 use model::ids::{ComponentId, DiskGroupId};
 use model::placement::{Placement, PlannedLeg};
 use model::units::Timestamp;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+
+mod shapes;
+
+use shapes::{SHAPES, Shape, division, path_of, plan_of, policy};
 
 /// Bytes that each volume holds before anything is lost.
 const DATA_BYTES: usize = 64 << 10;
@@ -34,145 +39,16 @@ impl DiskSource for SimSource {
         let there = self.0.0.get(path).filter(|_| !self.0.1.borrow().contains(path));
         match there {
             Some(disk) => Ok(disk.open().await),
-            None => {
-                Err(OpenError::Open { path: path.into(), source: std::io::ErrorKind::NotFound.into() })
-            }
+            None => Err(OpenError::Open { path: path.into(), source: std::io::ErrorKind::NotFound.into() }),
         }
     }
-}
 
-/// A division by names: disks with their MiB and controller, domains with their cache and capacity disks.
-struct Shape {
-    name: &'static str,
-    disks: &'static [(&'static str, u64, &'static str)],
-    domains: &'static [(&'static str, &'static [&'static str], &'static [&'static str])],
-}
-
-const SHAPES: [Shape; 6] = [
-    Shape {
-        name: "three equal disks",
-        disks: &[("a", 96, ""), ("b", 96, ""), ("c", 96, "")],
-        domains: &[("a", &[], &["a"]), ("b", &[], &["b"]), ("c", &[], &["c"])],
-    },
-    Shape {
-        name: "three rotating disks behind slices of one flash disk",
-        disks: &[("n", 96, ""), ("a", 96, ""), ("b", 96, ""), ("c", 96, "")],
-        domains: &[("a", &["n"], &["a"]), ("b", &["n"], &["b"]), ("c", &["n"], &["c"])],
-    },
-    Shape {
-        name: "two controllers with two disks each",
-        disks: &[("a", 96, "p"), ("b", 96, "p"), ("c", 96, "q"), ("d", 96, "q")],
-        domains: &[("a", &[], &["a"]), ("b", &[], &["b"]), ("c", &[], &["c"]), ("d", &[], &["d"])],
-    },
-    Shape {
-        name: "one flash disk and a file",
-        disks: &[("ssd", 96, ""), ("file", 80, "")],
-        domains: &[("ssd", &[], &["ssd"]), ("file", &[], &["file"])],
-    },
-    Shape {
-        name: "five unequal disks",
-        disks: &[("a", 64, ""), ("b", 80, ""), ("c", 96, ""), ("d", 128, ""), ("e", 192, "")],
-        domains: &[("a", &[], &["a"]), ("b", &[], &["b"]), ("c", &[], &["c"]), ("d", &[], &["d"]), ("e", &[], &["e"])],
-    },
-    Shape {
-        name: "three domains with a cache disk and two data disks each, and one more",
-        disks: &[
-            ("n1", 64, ""),
-            ("a", 80, ""),
-            ("b", 80, ""),
-            ("n2", 64, ""),
-            ("c", 80, ""),
-            ("d", 80, ""),
-            ("n3", 64, ""),
-            ("e", 80, ""),
-            ("f", 80, ""),
-            ("g", 96, ""),
-        ],
-        domains: &[("x", &["n1"], &["a", "b"]), ("y", &["n2"], &["c", "d"]), ("z", &["n3"], &["e", "f"]), ("g", &[], &["g"])],
-    },
-];
-
-fn disk_id(name: &str) -> DiskId {
-    let number = name.bytes().fold(0, |sum, byte| sum * 256 + u32::from(byte));
-    DiskId::from_random(id(3, number))
-}
-
-fn division(shape: &Shape) -> Division {
-    let member = |(name, mib, controller): &(&str, u64, &str)| Member {
-        id: disk_id(name),
-        name: (*name).to_owned(),
-        size_bytes: mib * MIB,
-        media: Media::Flash,
-        body: (*name).to_owned(),
-        controller: (!controller.is_empty()).then(|| (*controller).to_owned()),
-        enclosure: None,
-    };
-    let ids = |names: &[&str]| names.iter().map(|name| disk_id(name)).collect();
-    let domains = shape.domains.iter().map(|(name, cache, capacity)| Domain {
-        name: (*name).to_owned(),
-        cache: ids(cache),
-        capacity: ids(capacity),
-    });
-    Division {
-        kind: HostKind::Disk,
-        domains: domains.collect(),
-        members: shape.disks.iter().map(member).collect(),
+    fn candidates(&self) -> Vec<find::Candidate> {
+        Vec::new()
     }
-}
 
-fn path_of(member: &Member) -> PathBuf {
-    PathBuf::from(format!("/simulated/{}", member.name))
-}
-
-fn policy(failures: u8) -> Policy {
-    Policy { name: format!("ftt{failures}"), failures_to_tolerate: failures, ..Policy::built_in() }
-}
-
-/// The division as a plan: a cache disk that serves several domains has a host of its own.
-fn plan_of(division: &Division, policies: &[Policy]) -> ClusterPlan {
-    let shared: BTreeSet<DiskId> = division.shared_caches().iter().map(|(member, _)| member.id).collect();
-    let home = |name: &str| HostId::from_random(id(1, name.bytes().map(u32::from).sum::<u32>() * 7 + name.len() as u32));
-    let host = |name: &str| PlannedHost { id: home(name), name: name.to_owned(), kind: HostKind::Disk, role: HostRole::Data };
-    let disk = |wanted: DiskId| {
-        let member = division.member(wanted).expect("known");
-        PlannedDisk {
-            id: member.id,
-            name: member.name.clone(),
-            path: path_of(member).display().to_string(),
-            size_bytes: member.size_bytes,
-            media: member.media,
-            make_file: false,
-            erase: false,
-        }
-    };
-    let mut hosts: Vec<PlannedHost> = division.domains.iter().map(|domain| host(&domain.name)).collect();
-    hosts.extend(shared.iter().map(|cache| host(&format!("log-{}", division.member(*cache).expect("known").name))));
-    let mut claims = Vec::new();
-    for domain in &division.domains {
-        for (cache, capacity) in groups(&domain.cache, &domain.capacity) {
-            let apart = cache.filter(|cache| shared.contains(cache));
-            claims.push(PlannedGroup {
-                host: home(&domain.name),
-                cache_host: apart.map(|cache| home(&format!("log-{}", division.member(cache).expect("known").name))),
-                cache: cache.map(disk),
-                capacity: capacity.into_iter().map(disk).collect(),
-            });
-        }
-    }
-    let mut all = vec![Policy::built_in()];
-    all.extend_from_slice(policies);
-    ClusterPlan {
-        id: ClusterId::from_random(id(9, 2)),
-        name: "claims".into(),
-        cluster_type: ClusterType::SingleSite,
-        hosts,
-        fault_domains: Vec::new(),
-        sites: Vec::new(),
-        claims,
-        policies: all,
-        default_policy: "default".into(),
-        repair_delay_seconds: 3600,
-        licence_key: None,
+    async fn peek(&self, _path: &Path) -> find::Peek {
+        find::Peek::Unreadable
     }
 }
 
@@ -254,11 +130,16 @@ async fn start(source: &SimSource, settings: &Settings, seed: u64) -> SimCore {
 async fn goes_on(core: &SimCore, object: ObjectId, number: u32, write: bool) -> bool {
     let Some(owner) = core.owner(object) else { return false };
     let later = pattern(number as u8 + 100, 8192);
-    if write && !matches!(tokio::time::timeout(PATIENCE, owner.write_bytes(LATER, &later, true)).await, Ok(Ok(()))) {
+    if write
+        && !matches!(tokio::time::timeout(PATIENCE, owner.write_bytes(LATER, &later, true)).await, Ok(Ok(())))
+    {
         return false;
     }
     let read = async {
-        Ok::<_, crate::obj::ObjError>((owner.read_bytes(0, DATA_BYTES as u64).await?, owner.read_bytes(LATER, 8192).await?))
+        Ok::<_, crate::obj::ObjError>((
+            owner.read_bytes(0, DATA_BYTES as u64).await?,
+            owner.read_bytes(LATER, 8192).await?,
+        ))
     };
     match tokio::time::timeout(PATIENCE, read).await {
         Ok(Ok(bytes)) => {
@@ -291,9 +172,13 @@ async fn survivors(world: &World, objects: &BTreeMap<ObjectId, u32>) -> BTreeSet
     for (group, (log, members)) in found {
         let caps: Vec<Label> = members.iter().filter_map(|disk| labels.get(disk).cloned()).collect();
         let Some(log) = labels.get(&log).cloned().filter(|_| !caps.is_empty()) else { continue };
-        let Ok(dg) = Dg::open(DgParts { group, log, caps, epoch: 1000 }, DgConfig::default()).await else { continue };
+        let Ok(dg) = Dg::open(DgParts { group, log, caps, epoch: 1000 }, DgConfig::default()).await else {
+            continue;
+        };
         for component in dg.components() {
-            let Some(number) = objects.get(&component.object).filter(|_| component.size_blocks > 0) else { continue };
+            let Some(number) = objects.get(&component.object).filter(|_| component.size_blocks > 0) else {
+                continue;
+            };
             let runs = dg.read(component.local, 0, (DATA_BYTES / 4096) as u32).await.unwrap_or_default();
             let bytes: Vec<u8> = runs
                 .iter()
@@ -312,7 +197,14 @@ async fn survivors(world: &World, objects: &BTreeMap<ObjectId, u32>) -> BTreeSet
 }
 
 /// Loses the parts of one claim in a fresh cluster and compares what happens with what was claimed.
-async fn judge(shape: &Shape, division: &Division, policy: &Policy, claim: &Claim, lost: &BTreeSet<DiskId>, seed: u64) {
+async fn judge(
+    shape: &Shape,
+    division: &Division,
+    policy: &Policy,
+    claim: &Claim,
+    lost: &BTreeSet<DiskId>,
+    seed: u64,
+) {
     let gone = division.gone_with(lost);
     let what = format!("{} under {}, {lost:?} lost (seed {seed})", shape.name, policy.name);
     let mut world = World::new(division, std::slice::from_ref(policy), seed).await;
@@ -323,7 +215,11 @@ async fn judge(shape: &Shape, division: &Division, policy: &Policy, claim: &Clai
         let object = world.volume(number, policy, placement).await;
         let descriptor = world.core.owner(object).expect("open").descriptor();
         let data: Vec<ComponentId> = descriptor.layout.legs().into_iter().map(|leg| leg.component).collect();
-        let touched = placement.legs().into_iter().chain(&placement.witnesses).any(|leg: &PlannedLeg| gone.contains(&leg.disk));
+        let touched = placement
+            .legs()
+            .into_iter()
+            .chain(&placement.witnesses)
+            .any(|leg: &PlannedLeg| gone.contains(&leg.disk));
         volumes.push((number, object, *fate, data, touched));
     }
     world.lose(lost);
