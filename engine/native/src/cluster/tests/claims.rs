@@ -32,13 +32,25 @@ const LATER: u64 = 512 << 10;
 
 /// Simulated disks by path, and those that are not there.
 #[derive(Clone)]
-struct SimSource(Rc<(BTreeMap<PathBuf, SimDisk>, RefCell<BTreeSet<PathBuf>>)>);
+struct SimSource(Rc<Machine>);
+
+/// What [`SimSource`] shares: the disks, those that are not there, and the handles of the process that runs.
+type Machine = (BTreeMap<PathBuf, SimDisk>, RefCell<BTreeSet<PathBuf>>, RefCell<BTreeMap<PathBuf, Disk>>);
 
 impl DiskSource for SimSource {
     async fn open(&self, path: &Path, _writable: bool, _wait: Duration) -> Result<Disk, OpenError> {
         let there = self.0.0.get(path).filter(|_| !self.0.1.borrow().contains(path));
         match there {
-            Some(disk) => Ok(disk.open().await),
+            Some(disk) => {
+                // A second handle of the same process must not end the first.
+                let known = self.0.2.borrow().get(path).cloned();
+                let open = match known {
+                    Some(open) => open,
+                    None => disk.open().await,
+                };
+                self.0.2.borrow_mut().insert(path.into(), open.clone());
+                Ok(open)
+            }
             None => Err(OpenError::Open { path: path.into(), source: std::io::ErrorKind::NotFound.into() }),
         }
     }
@@ -69,7 +81,7 @@ impl World {
         let disks = division.members.iter().enumerate().map(|(index, member)| {
             (path_of(member), SimDisk::new(member.size_bytes, seed * 100 + index as u64, &events))
         });
-        let source = SimSource(Rc::new((disks.collect(), RefCell::default())));
+        let source = SimSource(Rc::new((disks.collect(), RefCell::default(), RefCell::default())));
         let folder = tempfile::tempdir().expect("a folder");
         let settings = Settings::new(folder.path().to_owned());
         let core = start(&source, &settings, seed).await;
@@ -117,6 +129,7 @@ impl World {
             dg.kill();
         }
         self.core.state.borrow_mut().stopping = true;
+        self.source.0.2.borrow_mut().clear();
         self.source.0.0.values().for_each(|disk| disk.crash(CrashKind::Kill));
     }
 }
