@@ -15,9 +15,9 @@ use tower::ServiceExt;
 
 mod access;
 mod api;
-mod import;
 mod cases;
 mod grouping;
+mod import;
 mod inventory;
 mod people;
 mod projections;

@@ -15,7 +15,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-mod claims;
 mod faults;
 
 const MIB: u64 = 1 << 20;
