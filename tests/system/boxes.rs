@@ -124,7 +124,7 @@ impl Person {
     }
 
     /// From the grouping to a volume that is protected; answers what the page of the volume says.
-    async fn to_a_volume(&mut self, name: &str) {
+    async fn reach_a_volume(&mut self, name: &str) {
         let url = self.browser.driver.current_url().await.expect("a URL").to_string();
         self.browser.assert_page(&url, &format!("box-{name}-group")).await;
         self.browser
@@ -196,7 +196,7 @@ fn a_boot_nvme_and_three_hard_disks() {
         person.take("slice").await;
         person.browser.until_text("shared fate").await;
         person.browser.until_text("Does not survive the loss of cache disk log").await;
-        person.to_a_volume("boot-nvme-3-hdd").await;
+        person.reach_a_volume("boot-nvme-3-hdd").await;
         let disks = person.server.api("viewer").items("/api/v1/disks?limit=1000");
         let cache = disks.iter().filter(|disk| disk["role"] == "cache").count();
         assert_eq!(cache, 1, "one file carries the logs of all");
@@ -215,7 +215,7 @@ fn three_equal_ssds() {
         person.group_disks().await;
         person.take("each disk is").await;
         person.browser.until_text("Survives the loss of any one disk").await;
-        person.to_a_volume("3-ssd").await;
+        person.reach_a_volume("3-ssd").await;
         person.done("3 equal SSDs", "a protected volume").await;
     });
 }
@@ -233,7 +233,7 @@ fn an_nvme_and_two_sata_disks() {
         person.group_disks().await;
         person.take("each disk is").await;
         person.browser.until_text("Survives the loss of any one disk").await;
-        person.to_a_volume("nvme-2-sata").await;
+        person.reach_a_volume("nvme-2-sata").await;
         person.done("NVMe + 2 SATA", "a protected volume").await;
     });
 }

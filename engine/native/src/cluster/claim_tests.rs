@@ -71,7 +71,8 @@ impl Inspect for Marks {
         let places = (0..size_bytes >> 20).map(|mib| (mib << 20) + 100);
         let is_marked = |offset: &u64| {
             let mut byte = [0];
-            read(*offset, &mut byte).expect("reads") == () && byte[0] == 0xee
+            read(*offset, &mut byte).expect("reads");
+            byte[0] == 0xee
         };
         let signature = |offset_bytes: u64| Signature { offset_bytes, is_table: offset_bytes < 1 << 20 };
         let signatures: Vec<Signature> = places.filter(is_marked).map(signature).collect();

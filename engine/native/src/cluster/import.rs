@@ -1,8 +1,8 @@
 //! A cluster on disks: what it would be if it were opened now, and taking it over.
 //!
-//! Invariants: [`look_inside`] opens the cluster as a start would, by the same code, over disks that are written in memory only, so that what
-//! it shows is what will be and no byte on a disk changes. Nothing is taken over that a person has to put right first, and everything is
-//! looked at again just before.
+//! Invariants: [`look_inside`] opens the cluster as a start would, by the same code, over disks that are written in memory only,
+//! so that what it shows is what will be and no byte on a disk changes. Nothing is taken over that a person has to put right
+//! first, and everything is looked at again just before.
 use super::assemble::{Assembly, SeenDisk, assemble};
 use super::core::{ClusterCore, Settings};
 use super::hint::{self, HintedDisk};
@@ -97,8 +97,8 @@ pub(super) fn chosen(scanned: Scanned, cluster: ClusterId) -> Result<FoundCluste
 }
 
 impl<D: DiskSource + 'static> ClusterCore<D> {
-    /// Takes over a cluster, as a task. Until nothing is in the way nothing is written; then it is opened as at any start, and its disks are
-    /// listed in the data folder.
+    /// Takes over a cluster, as a task. Until nothing is in the way nothing is written; then it is opened as at any start, and
+    /// its disks are listed in the data folder.
     pub(super) fn import(
         &self,
         task: TaskId,

@@ -216,8 +216,9 @@ impl<S: Store> Owner<S> {
             let trusted_up_to = self.member(component)?.attached()?.status().applied_oseq;
             (is_old && winner.leg(component).is_some_and(is_current)).then_some(Loss::Behind(trusted_up_to))
         };
-        // Every start commits to all current legs that are there. One that is called current and has not heard of a life since is a disk from
-        // a backup (or a start was broken off just there): it is brought up to date, if there is another copy to do it from.
+        // Every start commits to all current legs that are there. One that is called current and has not heard of a life since
+        // is a disk from a backup (or a start was broken off just there): it is brought up to date, if there is another copy to
+        // do it from.
         let marked =
             quorum::mark_lost(&winner, stable, now, |component| loss(component).or(old_life(component)));
         let marked = marked.or_else(|_| quorum::mark_lost(&winner, stable, now, loss));

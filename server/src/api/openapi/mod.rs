@@ -1,5 +1,5 @@
-//! `/api/v1/openapi.json`: a file beside the code. The tests make it of the route table and refuse an old one, so that a person who builds the
-//! program does not build what describes it, and a change of the API is seen as a difference of the file.
+//! `/api/v1/openapi.json`: a file beside the code. The tests make it of the route table and refuse an old one, so that a
+//! person who builds the program does not build what describes it, and a change of the API is seen as a difference of the file.
 #[cfg(test)]
 mod made;
 

@@ -41,7 +41,7 @@ fn mixed() -> (Draft, Vec<Candidate>) {
     ];
     let mut draft = Draft::new(&SystemRng, None);
     draft.name = "box".into();
-    draft.disks = candidates.iter().map(|one| draft_disk(one)).collect();
+    draft.disks = candidates.iter().map(draft_disk).collect();
     (draft, candidates)
 }
 

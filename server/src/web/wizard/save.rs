@@ -211,6 +211,16 @@ fn prefixed(error: AppError) -> AppError {
     }
 }
 
+/// A licence that is wrong is a wrong field of its step.
+fn of_the_key(error: AppError) -> AppError {
+    match error {
+        AppError::Invalid(errors) => AppError::Invalid(
+            errors.into_iter().map(|error| FieldError { field: "key".into(), ..error }).collect(),
+        ),
+        other => other,
+    }
+}
+
 /// Stores a step and does what its button asks. `Some` is an address to go to instead of the next step.
 ///
 /// # Errors
@@ -225,12 +235,7 @@ pub async fn save(
     let go = posted(form, "go");
     let version = posted(form, "version").parse().ok();
     if step == Step::Licence && posted(form, "edition") == "key" {
-        licence::verify(app, posted(form, "key").trim()).await.map_err(|error| match error {
-            AppError::Invalid(errors) => AppError::Invalid(
-                errors.into_iter().map(|error| FieldError { field: "key".into(), ..error }).collect(),
-            ),
-            other => other,
-        })?;
+        licence::verify(app, posted(form, "key").trim()).await.map_err(of_the_key)?;
     }
     if step == Step::Review {
         let configure = cluster::Configure::default();
