@@ -18,7 +18,7 @@ const OPEN: [&str; 8] = [
     "GET /_kit",
 ];
 /// Writes of the API that only administrators may do.
-const ADMIN: [&str; 11] = [
+const ADMIN: [&str; 12] = [
     "POST /cluster",
     "PATCH /cluster",
     "POST /cluster/claims",
@@ -26,6 +26,7 @@ const ADMIN: [&str; 11] = [
     "POST /hosts",
     "PUT /fault-domains",
     "POST /disks",
+    "POST /disks/{id}/replace",
     "PUT /licence",
     "PUT /license",
     "POST /import/scan",

@@ -110,7 +110,7 @@ async fn e2_disks_with_one_serial_number_are_told_apart() {
     let pages = pages(&[("lsblk.json", "E2_lsblk_usb_dock.json"), ("by-path.json", "E2_by_path.json")]).await;
     let rows = [
         ("sdb", "500 GB", "not looked into", "serial not unique"),
-        ("sdc", "GB", "not looked into", "serial not unique"),
+        ("sdc", "2 TB", "not looked into", "serial not unique"),
         ("sdd", "", "Cannot be claimed", "too small to claim"),
         ("sde", "", "Cannot be claimed", "too small to claim"),
         ("sdf", "TB", "not looked into", "same physical drive"),
@@ -210,7 +210,7 @@ async fn e10_shingled_disks_are_named_with_their_cost() {
         .collect();
     assert!(!shingled.is_empty(), "{}", text(&pages.hosts));
     assert!(
-        shingled.iter().all(|said| said.contains("slow rebuild") || said.contains("host-managed")),
+        shingled.iter().all(|said| said.contains("slow rebuild") || said.contains("Host-managed")),
         "{shingled:?}"
     );
     assert!(shingled.iter().any(|said| said.contains("rebuilding") && said.contains("MB/s")), "{shingled:?}");
