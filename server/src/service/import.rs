@@ -6,7 +6,7 @@ use crate::engines;
 use crate::error::{AppError, FieldError};
 use crate::service::auth::Actor;
 use crate::service::format::{bytes_text, plural};
-use crate::service::{intent, inventory};
+use crate::service::{draft, intent, inventory};
 use ::inventory::contents::Kind;
 use model::engine::Intent;
 use model::ids::{ClusterId, TaskId};
@@ -90,6 +90,10 @@ pub async fn start(
     wanted: ClusterId,
     paths: &[String],
 ) -> Result<TaskId, AppError> {
+    if !draft::is_unconfigured(cluster).await? {
+        let why = "this server has a cluster already; import with a data folder of its own: millpond import --data NEWDIR PATH...";
+        return Err(AppError::Conflict(why.into()));
+    }
     let scan = scan(paths).await?;
     let found = scan.clusters.into_iter().find(|found| found.id == wanted);
     let found = found.ok_or_else(|| AppError::NotFound(format!("cluster {wanted} on these disks")))?;
