@@ -59,11 +59,15 @@ async fn what_is_no_disk_of_ours_is_named_and_left_as_it_is() {
 
 #[tokio::test]
 async fn a_cluster_that_is_not_there_cannot_be_taken_over() {
-    let bench = Bench::new(recorded()).await;
-    let token = bench.token(Role::Admin).await;
     let id = "11111111-1111-4111-8111-111111111111";
     let folder = tempfile::tempdir().unwrap();
     let body = json!({"cluster": id, "paths": [folder.path()]}).to_string();
+    let configured = Bench::new(recorded()).await;
+    let token = configured.token(Role::Admin).await;
+    let answer = configured.api(&token, Method::POST, "/api/v1/import", &body).await;
+    assert_eq!(answer.status, 409, "{}", answer.text);
+    let bench = Bench::new(unconfigured()).await;
+    let token = bench.token(Role::Admin).await;
     let answer = bench.api(&token, Method::POST, "/api/v1/import", &body).await;
     assert_eq!(answer.status, 404, "{}", answer.text);
     let answer =
