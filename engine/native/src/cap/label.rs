@@ -69,9 +69,7 @@ pub async fn scan(disk: &Disk) -> Result<Scan, LabelError> {
         };
         match Superblock::decode(&buf, offset) {
             Ok(superblock) => valid.push((index, superblock)),
-            Err(error @ (FmtError::Format(_) | FmtError::Incompatible(_) | FmtError::HeaderVersion(_))) => {
-                return Err(LabelError::Newer(error));
-            }
+            Err(error) if error.is_newer() => return Err(LabelError::Newer(error)),
             Err(error) => {
                 invalid.push((index, offset));
                 first_error.get_or_insert(LabelError::Foreign(error));

@@ -3,7 +3,7 @@
 //! Everything that can be wrong with a plan is found here, before anything is touched.
 use crate::fmt::config::{ClusterConfig, ConfigDisk, ConfigHost};
 use crate::fmt::layout;
-use crate::fmt::superblock::{GROUPS_MAX, GroupLog, MEMBERS_MAX, Member, RegionKind, Roles, Superblock};
+use crate::fmt::superblock::{GROUPS_MAX, GroupLog, MEMBERS_MAX, Member, Roles, Superblock};
 use crate::fmt::{LocalId, cbor::Unknown};
 use crate::io::Env;
 use model::arithmetic::{name_problem, policy_problems};
@@ -14,7 +14,6 @@ use model::plan::{ClusterPlan, PlannedDisk, PlannedGroup, PlannedHost};
 use model::state::{ClusterType, DiskRole};
 use model::units::{DISK_BYTES_MIN, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
 
 /// One disk to be formatted.
 #[derive(Clone, Debug)]
@@ -25,8 +24,6 @@ pub struct NewDisk {
     pub host: HostId,
     /// Its label; geometry is corrected from the open disk.
     pub superblock: Superblock,
-    /// Bytes that are written with zeros when the file is made: where the log lies.
-    pub prewritten: Range<u64>,
 }
 
 /// One disk group to be formatted.
@@ -277,9 +274,6 @@ impl Blueprint {
         let ids: Vec<DiskGroupId> = groups.iter().map(|group| group.group).collect();
         let regions = layout::regions(roles, planned.size_bytes, &ids, COMBINED_LOG_PERCENT)
             .map_err(|error| invalid("claims", format!("{}: {error}", planned.name)))?;
-        let logs = || regions.iter().filter(|region| region.kind == RegionKind::Log);
-        let start = logs().map(|region| region.offset_bytes).min().unwrap_or(0);
-        let end = logs().map(|region| region.offset_bytes + region.len_bytes).max().unwrap_or(0);
         self.config_disks.push(ConfigDisk {
             id: planned.id,
             name: planned.name.clone(),
@@ -309,7 +303,7 @@ impl Blueprint {
             groups,
             regions,
         };
-        self.disks.push(NewDisk { planned, host, superblock, prewritten: start..end });
+        self.disks.push(NewDisk { planned, host, superblock });
         Ok(())
     }
 }
@@ -382,10 +376,8 @@ mod tests {
         let cache = &plan.disks[0].superblock;
         assert_eq!((cache.regions.len(), cache.groups.len()), (2, 2));
         assert_eq!(plan.config_disks[0].groups().count(), 2, "the configuration knows both");
-        assert_eq!(plan.disks[0].prewritten.start, cache.regions[0].offset_bytes);
         let combined = &plan.disks[4].superblock;
         assert_eq!((combined.roles, combined.regions.len()), (Roles::COMBINED, 2));
-        assert!(plan.disks[1].prewritten.is_empty());
         for disk in &plan.disks {
             disk.superblock.encode(4096).expect("fits its block");
         }

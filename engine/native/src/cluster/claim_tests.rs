@@ -86,7 +86,7 @@ fn erasing_takes_every_signature_and_both_ends() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("runtime");
     tokio::task::LocalSet::new().block_on(&runtime, async {
         let path = folder.path().join("disk");
-        create_file(&path, (64 << 20) + 512, 0..0).await.expect("made");
+        create_file(&path, (64 << 20) + 512).await.expect("made");
         let options = OpenOptions { writable: true, lock_wait: Duration::ZERO, media: Media::Flash };
         let disk = open_file(&Ring::new().expect("ring"), &path, options).await.expect("open");
         let mut mark = IoBuf::zeroed(4096);

@@ -98,7 +98,7 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
         self.store_hint().map_err(|error| failed("the list of disks", &error))?;
         self.name_hosts();
         self.board.progress(task, 95, "opening the disk groups");
-        self.open_groups(None).await;
+        self.open_groups(&self.disks_turn.lock().await, None).await;
         self.state.borrow_mut().life = ClusterState::Ready;
         self.board.event(
             Severity::Info,
@@ -142,21 +142,22 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
         self.board.start_task(task, "claim-disks", &config.name);
         let core = self.rc();
         tokio::task::spawn_local(async move {
+            let wanted: Vec<DiskId> = made.config_disks.iter().map(|disk| disk.id).collect();
             let result = core.join(task, new_hosts, made).await;
             if result.is_err() {
-                core.close_unlisted();
+                core.close_unlisted(&wanted);
             }
             core.board.finish_task(task, result);
         });
         Ok(Applied::default())
     }
 
-    /// Lets go of disks that were opened for a claim which failed.
-    pub(super) fn close_unlisted(&self) {
+    /// Lets go of these disks, which were opened for a claim that failed, unless it had listed them already.
+    pub(super) fn close_unlisted(&self, claimed: &[DiskId]) {
         let mut state = self.state.borrow_mut();
         let listed: BTreeSet<DiskId> =
             state.config.iter().flat_map(|config| &config.disks).map(|disk| disk.id).collect();
-        state.disks.retain(|id, _| listed.contains(id));
+        state.disks.retain(|id, _| listed.contains(id) || !claimed.contains(id));
     }
 
     async fn join(
@@ -171,6 +172,7 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
             let run = RunHost { up: true, reachable: true, since: now };
             self.state.borrow_mut().hosts.insert(host.id, run);
         }
+        let turn = self.disks_turn.lock().await;
         self.board.progress(task, 90, "writing the configuration");
         self.change_config(|config| {
             config.hosts.extend(new_hosts.iter().cloned());
@@ -179,7 +181,7 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
         .await?;
         self.store_hint().map_err(|error| failed("the list of disks", &error))?;
         self.name_hosts();
-        self.open_groups(None).await;
+        self.open_groups(&turn, None).await;
         self.board.event(Severity::Info, "disks-claimed", "cluster".into(), "disk groups were added".into());
         self.unstick();
         self.changed(None);
@@ -261,7 +263,7 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
             made.map_err(|error| failed(&format!("folder {}", folder.display()), &error))?;
         }
         // The log is zeroed when its group is formatted; the file must have its size, and be blank.
-        create_file(path, new.planned.size_bytes, 0..0)
+        create_file(path, new.planned.size_bytes)
             .await
             .map_err(|error| failed("cannot make a disk", &error))?;
         let opened = self.source.open(path, true, self.settings.lock_wait).await;

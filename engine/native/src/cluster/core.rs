@@ -151,17 +151,25 @@ pub(super) struct State {
     /// Names of volumes that are being made.
     pub names_taken: BTreeSet<String>,
     pub faults: LabFaults,
+    /// Disks of replacements under way, the lost and the new ones.
+    pub replacing: BTreeSet<DiskId>,
+    /// Failed disks that a replacement under way closed: they are not opened again before it ends.
+    pub given_up: BTreeSet<DiskId>,
     pub snapshot: Option<Arc<Snapshot>>,
     pub stopping: bool,
 }
 
 impl State {
+    /// The policies of the configuration, in order of their names.
     pub fn policies_by_name(&self) -> Vec<model::policy::Policy> {
         let mut policies = self.config.as_ref().map(|config| config.policies.clone()).unwrap_or_default();
         policies.sort_by(|a, b| a.name.cmp(&b.name));
         policies
     }
 }
+
+/// The right to open and close disks and groups, see [`ClusterCore::disks_turn`].
+pub(super) type DisksTurn<'a> = tokio::sync::MutexGuard<'a, ()>;
 
 /// A running cluster. Shared as `Rc` on the engine thread.
 pub struct ClusterCore<D> {
@@ -176,8 +184,9 @@ pub struct ClusterCore<D> {
     pub(super) care: Notify,
     pub(super) config_turn: Mutex<()>,
     pub(super) place_turn: Mutex<()>,
-    /// Held while power or partitions change.
-    pub(super) lab_turn: Mutex<()>,
+    /// Held while disks or groups are opened or closed, and while power or partitions change: a group that is opened twice would
+    /// write its log twice, and a label that is loaded anew must not be written through the old one.
+    pub(super) disks_turn: Mutex<()>,
     pub(super) pace: ResyncPace,
     pub(super) watch: RefCell<Watch>,
     /// What starts with the cluster, called once it is ready.
@@ -201,6 +210,8 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
             objects: BTreeMap::new(),
             names_taken: BTreeSet::new(),
             faults: LabFaults::load(&settings.data_dir.join("lab")),
+            replacing: BTreeSet::new(),
+            given_up: BTreeSet::new(),
             snapshot: None,
             stopping: false,
         };
@@ -215,7 +226,7 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
             care: Notify::new(),
             config_turn: Mutex::default(),
             place_turn: Mutex::default(),
-            lab_turn: Mutex::default(),
+            disks_turn: Mutex::default(),
             pace: ResyncPace::default(),
             watch: RefCell::default(),
             front: RefCell::default(),

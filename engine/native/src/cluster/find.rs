@@ -3,13 +3,14 @@
 //! Nothing here opens a disk exclusively or writes: a look reads the copies of the superblock and lets go.
 use super::hint::HintedDisk;
 use super::source::DiskSource;
-use crate::fmt::BLOCK;
 use crate::fmt::superblock::{Superblock, copies};
+use crate::fmt::{BLOCK, FmtError};
+use futures_util::future::join_all;
 use model::ids::{ClusterId, DiskId};
 use model::units::DISK_BYTES_MIN;
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
-use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Kernel names of devices that are never disks of a cluster.
@@ -31,6 +32,8 @@ pub struct Candidate {
 pub enum Peek {
     /// This disk.
     Ours(ClusterId, DiskId),
+    /// A disk of ours, or of others, that a newer version wrote.
+    Newer,
     /// Something else, or nothing.
     Other,
     /// Nothing is there.
@@ -84,19 +87,27 @@ pub fn peek(path: &Path) -> Peek {
         }
         Err(_) => return Peek::Unreadable,
     };
-    let size = rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0)).unwrap_or(0);
-    if size < DISK_BYTES_MIN {
+    let size_bytes = rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0)).unwrap_or(0);
+    peek_in(size_bytes, |offset, block| file.read_exact_at(block, offset).is_ok())
+}
+
+/// Looks at the superblocks of `size_bytes`; `read` fills a block from an offset and says whether it could.
+pub(super) fn peek_in(size_bytes: u64, read: impl Fn(u64, &mut [u8]) -> bool) -> Peek {
+    if size_bytes < DISK_BYTES_MIN {
         return Peek::Other;
     }
     let mut is_readable = false;
     let mut newest: Option<Superblock> = None;
-    for offset in copies(size) {
+    for offset in copies(size_bytes) {
         let mut block = vec![0; BLOCK];
-        if file.read_exact_at(&mut block, offset).is_err() {
+        if !read(offset, &mut block) {
             continue;
         }
         is_readable = true;
-        let found = Superblock::decode(&block, offset).ok();
+        let found = Superblock::decode(&block, offset);
+        if found.as_ref().is_err_and(FmtError::is_newer) {
+            return Peek::Newer;
+        }
         newest = newest.into_iter().chain(found).max_by_key(|superblock| superblock.generation);
     }
     match newest {
@@ -111,34 +122,51 @@ pub(super) fn is_device(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device())
 }
 
-/// The paths at which the listed disks are now: where the list says, and for devices with another disk there, or none, wherever they
-/// are found. A path that cannot be read stays in the list, so that somebody says so.
+/// Whether two paths lead to the same place: a disk has several names.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let device = |path| {
+        let found = std::fs::metadata(path).ok()?;
+        found.file_type().is_block_device().then(|| found.rdev())
+    };
+    one == other || device(one).is_some_and(|number| device(other) == Some(number))
+}
+
+/// Where the listed disks are now. For devices every one of the machine is looked at: names change, and a copy of a disk (all
+/// places of it are named then, so that somebody says so) may have taken the name of its original. A path that cannot be read
+/// stays in the list, so that somebody says so, too. No place is named twice.
 pub(super) async fn resolve(source: &impl DiskSource, listed: &[HintedDisk]) -> Vec<PathBuf> {
-    let mut paths = Vec::new();
-    let mut moved: BTreeSet<DiskId> = BTreeSet::new();
-    for hinted in listed {
-        let may_move = is_device(&hinted.path) || hinted.path.starts_with("/dev");
-        match if may_move { source.peek(&hinted.path).await } else { Peek::Unreadable } {
-            Peek::Ours(_, disk) if disk == hinted.id => paths.push(hinted.path.clone()),
-            Peek::Unreadable => paths.push(hinted.path.clone()),
-            Peek::Ours(..) | Peek::Other | Peek::NotThere => _ = moved.insert(hinted.id),
+    let is_moving = |hinted: &&HintedDisk| is_device(&hinted.path) || hinted.path.starts_with("/dev");
+    let (devices, files): (Vec<_>, Vec<_>) = listed.iter().partition(is_moving);
+    let mut paths: Vec<PathBuf> = Vec::new();
+    let mut name = |path: &Path| {
+        if !paths.iter().any(|known| is_same(known, path)) {
+            paths.push(path.to_owned());
         }
+    };
+    files.iter().for_each(|hinted| name(&hinted.path));
+    if devices.is_empty() {
+        return paths;
     }
+    let hinted: Vec<&Path> = devices.iter().map(|hinted| hinted.path.as_path()).collect();
+    let candidates: Vec<PathBuf> = source.candidates().into_iter().map(|candidate| candidate.path).collect();
+    let others = candidates.iter().filter(|path| !hinted.iter().any(|known| is_same(known, path)));
+    let places: Vec<&Path> = hinted.iter().copied().chain(others.map(PathBuf::as_path)).collect();
+    // All at once: one that hangs holds up the others no longer than itself.
+    let peeked = join_all(places.into_iter().map(async |path| (path, source.peek(path).await))).await;
     let mut found = BTreeSet::new();
-    if !moved.is_empty() {
-        for candidate in source.candidates() {
-            if let Peek::Ours(_, disk) = source.peek(&candidate.path).await
-                && moved.contains(&disk)
-            {
+    for (path, peek) in peeked {
+        match peek {
+            Peek::Ours(_, disk) if listed.iter().any(|hinted| hinted.id == disk) => {
                 found.insert(disk);
-                paths.push(candidate.path);
+                name(path);
             }
+            Peek::Newer | Peek::Unreadable if hinted.contains(&path) => name(path),
+            _ => {}
         }
     }
-    let is_lost = |hinted: &&HintedDisk| moved.contains(&hinted.id) && !found.contains(&hinted.id);
-    let lost = listed.iter().filter(is_lost).map(|hinted| hinted.path.clone());
     // Where another disk is now, nothing of ours must be opened, not even to say so.
-    paths.extend(lost.filter(|path| !is_device(path)));
+    let lost = devices.iter().filter(|hinted| !found.contains(&hinted.id) && !is_device(&hinted.path));
+    lost.for_each(|hinted| name(&hinted.path));
     paths
 }
 
@@ -173,7 +201,7 @@ mod tests {
         assert_ne!(after[2].mark, before[2].mark, "another disk has the name");
     }
 
-    /// Devices that are not there for the file system, with what stands on each.
+    /// Devices that are not there for the file system, with the number of the disk on each; 0: a newer version wrote it.
     struct Shelf(Vec<(&'static str, u8)>);
 
     impl DiskSource for Shelf {
@@ -189,7 +217,11 @@ mod tests {
             let found = self.0.iter().find(|(known, _)| Path::new(known) == path);
             let ours =
                 |number| Peek::Ours(ClusterId::from_random([9; 16]), DiskId::from_random([number; 16]));
-            found.map_or(Peek::NotThere, |(_, number)| ours(*number))
+            match found {
+                Some((_, 0)) => Peek::Newer,
+                Some((_, number)) => ours(*number),
+                None => Peek::NotThere,
+            }
         }
     }
 
@@ -213,6 +245,25 @@ mod tests {
         paths.sort();
         let expected = ["/dev/no-a", "/dev/no-b", "/dev/no-c", "/dev/no-e", "/srv/disk4.img"];
         assert_eq!(paths, expected.map(PathBuf::from));
+    }
+
+    #[tokio::test]
+    async fn a_copy_is_named_beside_its_original_and_no_place_twice() {
+        let hinted = |number: u8, path: &str| HintedDisk {
+            id: DiskId::from_random([number; 16]),
+            name: format!("d{number}"),
+            path: path.into(),
+        };
+        // The copy of 1 took its name; what cannot be read is named; two listed disks may have had one path.
+        let shelf = Shelf(vec![("/dev/no-a", 1), ("/dev/no-z", 1), ("/dev/no-new", 0)]);
+        let listed = [
+            hinted(1, "/dev/no-a"),
+            hinted(2, "/dev/no-new"),
+            hinted(3, "/srv/d.img"),
+            hinted(4, "/srv/d.img"),
+        ];
+        let paths = resolve(&shelf, &listed).await;
+        assert_eq!(paths, ["/srv/d.img", "/dev/no-a", "/dev/no-new", "/dev/no-z"].map(PathBuf::from));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use super::core::{ClusterCore, Settings};
 use super::hint::{self, HintedDisk};
 use super::offline::sentence;
 use super::source::{DiskSource, Looked, ScratchDisks, look};
+use crate::dg::DgConfig;
 use crate::io::Env;
 use model::engine::{Applied, EngineError};
 use model::ids::{ClusterId, TaskId};
@@ -62,8 +63,13 @@ pub(super) async fn look_inside(looked: Looked) -> Scanned {
 
 /// Opens a cluster over disks in memory, looks, and lets go. The second is why it cannot be opened at all.
 async fn open_in_memory(assembly: &Assembly, disks: ScratchDisks) -> (Arc<Snapshot>, Option<String>) {
-    let settings =
-        Settings { lock_wait: Duration::ZERO, looks_after: false, ..Settings::new(PathBuf::from(NO_FOLDER)) };
+    let settings = Settings {
+        lock_wait: Duration::ZERO,
+        looks_after: false,
+        // What is in the logs stays there: to write it back would take more memory than a look has.
+        groups: DgConfig { writes_back: false, ..DgConfig::default() },
+        ..Settings::new(PathBuf::from(NO_FOLDER))
+    };
     // The numbers that are minted in this life never leave it.
     let core = ClusterCore::unconfigured(disks, Env::machine([0; 32]), settings);
     let opened = core.open_listed(&hinted(assembly)).await;

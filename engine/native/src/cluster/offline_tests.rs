@@ -15,7 +15,7 @@ fn make(folder: &Path, cluster: u8, disks: &[(u8, u8)]) {
     let made: Result<(), OfflineError> = on_own_loop(async |ring| {
         for (host, number) in disks {
             let path = folder.join(format!("h{host}-{number}.img"));
-            create_file(&path, DISK_BYTES, 0..0).await.expect("make the file");
+            create_file(&path, DISK_BYTES).await.expect("make the file");
             let options = OpenOptions { writable: true, lock_wait: Duration::ZERO, media: Media::Flash };
             let disk = open_file(&ring, &path, options).await.expect("open the file");
             let mut model = seen(&config, *host, *number);

@@ -3,7 +3,7 @@
 //! Invariants: nothing is written before more than half of the listed disks are there; the boot epoch is flushed on every reachable
 //! disk before anything is appended in this life; a disk of a host without power is not touched.
 use super::assemble::{Assembly, assemble};
-use super::core::{ClusterCore, RunDisk, RunHost, RunObject, Settings};
+use super::core::{ClusterCore, DisksTurn, RunDisk, RunHost, RunObject, Settings};
 use super::find;
 use super::hint::{self, HintError, HintedDisk};
 use super::source::{DiskSource, Looked, PathError, look};
@@ -116,6 +116,7 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
         mut looked: Looked,
     ) -> Result<(), StartError> {
         let now = self.env.wall();
+        let turn = self.disks_turn.lock().await;
         {
             let mut state = self.state.borrow_mut();
             for disk in &assembly.config.disks {
@@ -144,7 +145,7 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
         self.load_labels(&|_| true, epoch).await?;
         self.state.borrow_mut().boot = Boot::new(epoch.into());
         self.update_partition();
-        self.open_groups(None).await;
+        self.open_groups(&turn, None).await;
         self.open_objects(self.directory.objects()).await;
         if let Err(error) = self.store_hint() {
             tracing::warn!(%error, "the list of disks could not be renewed");
@@ -165,7 +166,8 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
         self.directory.set_host_names(names);
     }
 
-    /// Loads the labels of the disks that are wanted, of hosts that are up, and raises their epoch.
+    /// Loads the labels of the disks that are wanted, of hosts that are up, and raises their epoch. One that another life used
+    /// since is left as it is: what that life wrote has numbers above ours.
     pub(super) async fn load_labels(
         &self,
         wanted: &dyn Fn(&ConfigDisk) -> bool,
@@ -174,7 +176,7 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
         let wanted: Vec<(ConfigDisk, crate::io::Disk)> = {
             let state = self.state.borrow();
             let config = state.config.iter().flat_map(|config| &config.disks);
-            let ours = config.filter(|disk| wanted(disk));
+            let ours = config.filter(|disk| wanted(disk) && !state.given_up.contains(&disk.id));
             let up = ours.filter(|disk| state.hosts.get(&disk.host).is_some_and(|host| host.up));
             up.filter_map(|disk| Some((disk.clone(), state.disks.get(&disk.id)?.disk.clone()?))).collect()
         };
@@ -182,11 +184,17 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
         let total = wanted.len();
         for (entry, disk) in wanted {
             let raise = async {
-                let label = Label::load(disk).await?;
-                if label.superblock().epoch < epoch || label.superblock().clean {
-                    label.update(|superblock| (superblock.epoch, superblock.clean) = (epoch, false)).await?;
+                let label = Label::load(disk).await.map_err(|error| error.to_string())?;
+                let (found, clean) = (label.superblock().epoch, label.superblock().clean);
+                if found > epoch {
+                    return Err(used_elsewhere(found, epoch));
                 }
-                Ok::<_, crate::cap::label::LabelError>(label)
+                if found < epoch || clean {
+                    let raised =
+                        label.update(|superblock| (superblock.epoch, superblock.clean) = (epoch, false));
+                    raised.await.map_err(|error| error.to_string())?;
+                }
+                Ok::<_, String>(label)
             };
             match raise.await {
                 Ok(label) => {
@@ -214,7 +222,11 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
     }
 
     /// Opens the groups of a host (of all hosts when `None`) whose log disk has a label; answers which.
-    pub(super) async fn open_groups(&self, only: Option<HostId>) -> BTreeSet<DiskGroupId> {
+    pub(super) async fn open_groups(
+        &self,
+        _turn: &DisksTurn<'_>,
+        only: Option<HostId>,
+    ) -> BTreeSet<DiskGroupId> {
         let epoch = u32::try_from(self.boot().epoch()).unwrap_or(u32::MAX);
         let parts = self.group_parts(only, epoch);
         let opened = parts.into_iter().map(async |(host, parts)| {
@@ -328,10 +340,12 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
 
     /// Removes what is left of a deleted object.
     pub(super) async fn purge_object(&self, object: ObjectId) {
-        let listed: BTreeSet<DiskId> = self.state.borrow().disks.keys().copied().collect();
         let places = self.directory.places(object);
-        // A component whose disk is no longer in the cluster can never return; of the others nothing is known.
-        let gone = |component| places.get(&component).is_some_and(|place| !listed.contains(&place.disk));
+        // With every disk of the cluster in use, a component that is on none of them lay on one that was taken out: it can never
+        // return. Otherwise nothing is known of it.
+        let config = self.state.borrow().config.clone();
+        let whole = config.is_some_and(|config| config.disks.iter().all(|disk| self.works(disk)));
+        let gone = |component| whole && !places.contains_key(&component);
         let csn = self.boot().next_csn();
         purge(object, &*self.members(), csn, gone).await;
         self.state.borrow_mut().objects.remove(&object);
@@ -350,4 +364,12 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
         drop(state);
         hint::store(&self.settings.data_dir, &disks)
     }
+}
+
+/// Why a disk that another life of the cluster used since may not be used.
+pub(super) fn used_elsewhere(found: u32, ours: u32) -> String {
+    format!(
+        "it was used by another server meanwhile (its start {found}, ours is {ours}), so its contents are newer than what is known \
+         here; stop this server and import the disks that were there"
+    )
 }

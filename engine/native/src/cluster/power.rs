@@ -2,7 +2,7 @@
 //!
 //! Invariants: power-off is like kill -9 of the host: what was under way may land, nothing is written in its name afterwards; a
 //! host that returns gets the boot epoch before its groups are opened, and its legs are marked before they are read.
-use super::core::ClusterCore;
+use super::core::{ClusterCore, DisksTurn};
 use super::faults::LabFaults;
 use super::source::DiskSource;
 use futures_util::future::join_all;
@@ -19,7 +19,7 @@ const LOOP_MAJOR: u32 = 7;
 impl<D: DiskSource + 'static> ClusterCore<D> {
     /// Breaks or heals something. Done on return, and kept over restarts.
     pub(super) async fn inject(&self, target: &FaultTarget, fault: &Fault) -> Result<Applied, EngineError> {
-        let _turn = self.lab_turn.lock().await;
+        let turn = self.disks_turn.lock().await;
         self.ready()?;
         let names = self.hosts_of(target)?;
         self.only_files(target, &names)?;
@@ -44,11 +44,11 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
         for host in self.config_hosts() {
             match (before.host(&host.name).off, after.host(&host.name).off) {
                 (false, true) => self.power_off(host.id, &host.name).await,
-                (true, false) => self.power_on(host.id, &host.name).await,
+                (true, false) => self.power_on(&turn, host.id, &host.name).await,
                 _ => {}
             }
         }
-        self.revive_disks(&before, &after).await;
+        self.revive_disks(&turn, &before, &after).await;
         self.settle_partition().await;
         self.unstick();
         self.changed(None);
@@ -164,7 +164,7 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
     }
 
     /// Hosts of disks that do not fail any more start again: a group that met an error takes nothing until it is opened anew.
-    async fn revive_disks(&self, before: &LabFaults, after: &LabFaults) {
+    async fn revive_disks(&self, turn: &DisksTurn<'_>, before: &LabFaults, after: &LabFaults) {
         let healed = |id: &DiskId| before.disk(*id).failing && !after.disk(*id).failing;
         let hosts: Vec<(HostId, String)> = {
             let state = self.state.borrow();
@@ -177,7 +177,7 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
         };
         for (host, name) in hosts {
             self.power_off(host, &name).await;
-            self.power_on(host, &name).await;
+            self.power_on(turn, host, &name).await;
         }
     }
 
@@ -192,7 +192,7 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
         self.changed(None);
     }
 
-    async fn power_on(&self, host: HostId, name: &str) {
+    async fn power_on(&self, turn: &DisksTurn<'_>, host: HostId, name: &str) {
         let disks: Vec<_> = {
             let state = self.state.borrow();
             let ids = disks_of(&state, host);
@@ -212,7 +212,7 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
         }
         let disks = disks_of(&self.state.borrow(), host).into_iter().collect();
         self.renew_config(&disks).await;
-        let opened = self.open_groups(Some(host)).await;
+        let opened = self.open_groups(turn, Some(host)).await;
         self.board.event(
             Severity::Info,
             "host-connected",
@@ -230,7 +230,7 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
             caches.filter(|disk| disk.groups().any(away)).map(|disk| disk.id).collect()
         };
         for cache in sliced {
-            self.restart_groups_of(cache).await;
+            self.restart_groups_of(turn, cache).await;
         }
     }
 

@@ -8,8 +8,10 @@ use crate::cap::label::{Label, LabelError, scan};
 use crate::io::{Disk, OpenError, OpenOptions, Ring, open_file};
 use model::ids::DiskId;
 use model::state::Media;
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::Duration;
 
 /// How long a look at a disk that may have failed is waited for: three spin-ups of a rotating disk.
@@ -40,12 +42,14 @@ pub trait DiskSource {
 #[derive(Clone)]
 pub struct MachineSource {
     ring: Ring,
+    /// Places that did not answer a look yet: they are not looked at again meanwhile, since each look takes a thread.
+    hanging: Rc<RefCell<BTreeSet<PathBuf>>>,
 }
 
 impl MachineSource {
     /// Disks through this ring.
     pub fn new(ring: Ring) -> Self {
-        Self { ring }
+        Self { ring, hanging: Rc::default() }
     }
 }
 
@@ -61,12 +65,22 @@ impl DiskSource for MachineSource {
     }
 
     async fn peek(&self, path: &Path) -> Peek {
-        let path = path.to_owned();
-        // A disk that hangs holds up this look, and nothing else.
-        let looked = tokio::task::spawn_blocking(move || find::peek(&path));
-        match tokio::time::timeout(PEEK_WAIT, looked).await {
-            Ok(Ok(found)) => found,
-            _ => Peek::Unreadable,
+        if self.hanging.borrow().contains(path) {
+            return Peek::Unreadable;
+        }
+        let place = path.to_owned();
+        let mut looked = tokio::task::spawn_blocking(move || find::peek(&place));
+        match tokio::time::timeout(PEEK_WAIT, &mut looked).await {
+            Ok(found) => found.unwrap_or(Peek::Unreadable),
+            Err(_) => {
+                let (hanging, path) = (self.hanging.clone(), path.to_owned());
+                hanging.borrow_mut().insert(path.clone());
+                tokio::task::spawn_local(async move {
+                    let _ = looked.await;
+                    hanging.borrow_mut().remove(&path);
+                });
+                Peek::Unreadable
+            }
         }
     }
 

@@ -115,10 +115,12 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
         let owners: Vec<_> =
             self.state.borrow().objects.values().filter_map(|object| object.owner.clone()).collect();
         join_all(owners.iter().map(|owner| owner.flush())).await;
+        // Whoever opens groups just now is waited for, as long as for the rest.
+        let turn = tokio::time::timeout(DRAIN, self.disks_turn.lock()).await;
         let groups = self.directory.groups();
         let drained = join_all(groups.iter().map(|(dg, _)| dg.drain()));
         let drained = tokio::time::timeout(DRAIN, drained).await;
-        let clean = drained.is_ok_and(|results| results.iter().all(Result::is_ok));
+        let clean = turn.is_ok() && drained.is_ok_and(|results| results.iter().all(Result::is_ok));
         for (dg, _) in &groups {
             dg.kill();
             self.directory.remove_group(dg.group());

@@ -3,13 +3,15 @@
 //! A pulled device is let go, its components are absent (not failed: it is as it was when it comes back), and the devices of the machine
 //! are watched for its superblock, wherever it turns up. It is taken back by opening its disk groups anew, as those of a host that
 //! returns. Invariants: a disk is known by its superblock, read again through the handle that holds it; a disk that turns up twice is not
-//! taken at all; nothing is ever written to another disk that stands in the place of a lost one.
-use super::core::ClusterCore;
+//! taken at all; one that another life of the cluster used since is not written; nothing is ever written to another disk that stands in the place of a lost one.
+use super::core::{ClusterCore, DisksTurn};
 use super::find::{Candidate, Peek};
+use super::open::used_elsewhere;
 use super::source::DiskSource;
 use crate::cap::label::scan;
 use crate::fmt::superblock::Access;
 use crate::io::Disk;
+use futures_util::future::join_all;
 use model::ids::{DiskGroupId, DiskId};
 use model::state::Severity;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,6 +20,8 @@ use std::time::Duration;
 
 /// Ticks of the care loop between two looks: one second.
 const EVERY_TICKS: u64 = 4;
+/// A reason is told of when it was found so often in a row: a device is held by others for a moment when it comes.
+const REFUSED_TIMES: u32 = 5;
 
 /// What the watch remembers between two looks.
 #[derive(Default)]
@@ -26,8 +30,8 @@ pub(super) struct Watch {
     known: BTreeSet<Candidate>,
     /// A look at devices is under way.
     searching: bool,
-    /// Disks that turned up twice and were told of.
-    told: BTreeSet<DiskId>,
+    /// Why disks that turned up are not used, and how often in a row that was found.
+    refused: BTreeMap<DiskId, (String, u32)>,
 }
 
 impl<D: DiskSource + 'static> ClusterCore<D> {
@@ -62,7 +66,7 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
         let state = self.state.borrow();
         let listed = state.config.iter().flat_map(|config| &config.disks);
         let up = listed.filter(|disk| state.hosts.get(&disk.host).is_some_and(|host| host.up));
-        let closed = up.filter_map(|disk| {
+        let closed = up.filter(|disk| !state.given_up.contains(&disk.id)).filter_map(|disk| {
             let run = state.disks.get(&disk.id);
             let path = run.map(|run| run.path.clone()).unwrap_or_default();
             run.is_none_or(|run| run.disk.is_none()).then_some((disk.id, path))
@@ -126,13 +130,20 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
             }
             false
         };
-        for candidate in listed {
-            if open.contains(&candidate.path) || self.watch.borrow().known.contains(&candidate) {
-                continue;
-            }
-            match self.source.peek(&candidate.path).await {
+        let is_new = |candidate: &Candidate| {
+            !open.contains(&candidate.path) && !self.watch.borrow().known.contains(candidate)
+        };
+        let looks = listed.into_iter().filter(is_new).map(async |candidate| {
+            let peek = self.source.peek(&candidate.path).await;
+            (candidate, peek)
+        });
+        // All at once: one that hangs holds up the others no longer than itself.
+        for (candidate, peek) in join_all(looks).await {
+            match peek {
                 Peek::Ours(_, id) if found(id, &candidate.path) => {}
-                Peek::Ours(..) | Peek::Other => _ = self.watch.borrow_mut().known.insert(candidate),
+                Peek::Ours(..) | Peek::Other | Peek::Newer => {
+                    self.watch.borrow_mut().known.insert(candidate);
+                }
                 // It may only be slow to come: looked at again.
                 Peek::NotThere | Peek::Unreadable => {}
             }
@@ -153,24 +164,37 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
     }
 
     fn tell_of_copy(&self, id: DiskId, first: &Path, second: &Path) {
-        if !self.watch.borrow_mut().told.insert(id) {
-            return;
-        }
         let (name, first, second) = (self.name_of_disk(id), first.display(), second.display());
-        let text = format!(
+        self.refuse(id, format!(
             "{first} and {second} both carry disk {name}: one is a copy; take away the one that was not used last"
-        );
-        self.board.event(Severity::Warning, "disk-finding", format!("disk:{id}"), text);
+        ));
+    }
+
+    /// Tells, once, why a disk that turned up is not used.
+    fn refuse(&self, id: DiskId, why: String) {
+        let times = {
+            let mut watch = self.watch.borrow_mut();
+            let known = watch.refused.entry(id).or_default();
+            *known = if known.0 == why { (why.clone(), known.1.saturating_add(1)) } else { (why.clone(), 1) };
+            known.1
+        };
+        if times == REFUSED_TIMES {
+            self.board.event(Severity::Warning, "disk-finding", format!("disk:{id}"), why);
+        }
     }
 
     /// Opens a disk that turned up, and what can be opened with it.
     async fn take_back_disk(&self, id: DiskId, path: &Path) {
-        let _turn = self.lab_turn.lock().await;
+        let turn = self.disks_turn.lock().await;
+        // Meanwhile it may have been opened elsewhere, or taken out of the cluster.
+        if !self.lost_disks().contains_key(&id) {
+            return;
+        }
         let disk = match self.open_known(id, path).await {
             Ok(disk) => disk,
             Err(why) => {
-                tracing::info!(%id, path = %path.display(), why, "a disk that returned cannot be used yet");
-                return;
+                let (name, path) = (self.name_of_disk(id), path.display());
+                return self.refuse(id, format!("disk {name} is back ({path}) and is not used: {why}"));
             }
         };
         // Only now: a failed try must not stop the watch.
@@ -179,9 +203,9 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
             let run = state.disks.entry(id).or_default();
             (run.path, run.disk, run.label) = (path.to_owned(), Some(disk), None);
         }
-        self.watch.borrow_mut().told.remove(&id);
+        self.watch.borrow_mut().refused.remove(&id);
         self.apply_disk_faults();
-        self.restart_groups_of(id).await;
+        self.restart_groups_of(&turn, id).await;
         if let Err(error) = self.store_hint() {
             tracing::warn!(%error, "the list of disks could not be written");
         }
@@ -200,14 +224,16 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
         if (found.cluster, found.disk) != (cluster, id) {
             return Err("it carries another disk".into());
         }
+        let ours = u32::try_from(self.boot().epoch()).unwrap_or(u32::MAX);
         match found.access() {
             Access::ReadOnly(_) => Err("this version may not write it".into()),
+            _ if found.epoch > ours => Err(used_elsewhere(found.epoch, ours)),
             _ => Ok(disk),
         }
     }
 
     /// Closes the groups that the disk belongs to and opens them again with it. Groups that share a disk go together.
-    pub(super) async fn restart_groups_of(&self, id: DiskId) {
+    pub(super) async fn restart_groups_of(&self, turn: &DisksTurn<'_>, id: DiskId) {
         let (groups, disks) = self.sharing(id);
         let lost = self.directory.on(|place| groups.contains(&place.group));
         for group in &groups {
@@ -239,7 +265,7 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
             }
         }
         self.renew_config(&disks).await;
-        let opened = self.open_groups(None).await;
+        let opened = self.open_groups(turn, None).await;
         let back = self.directory.on(|place| opened.contains(&place.group));
         self.open_objects(back.into_keys().collect()).await;
     }

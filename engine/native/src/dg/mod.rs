@@ -124,6 +124,8 @@ pub struct DgConfig {
     pub checkpoint_seconds: u64,
     /// Longest payload of one batch, blocks.
     pub batch_blocks_max: usize,
+    /// Whether the log is written back to the capacity disks; a look at a cluster leaves it.
+    pub writes_back: bool,
 }
 
 impl Default for DgConfig {
@@ -134,6 +136,7 @@ impl Default for DgConfig {
             destage_depth: 16,
             checkpoint_seconds: 30,
             batch_blocks_max: crate::fmt::log::PAYLOAD_BLOCKS_MAX,
+            writes_back: true,
         }
     }
 }

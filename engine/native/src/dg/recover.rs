@@ -397,6 +397,9 @@ impl Core {
     fn start(self: &Rc<Self>, drains: Vec<Drains>) {
         let mut tasks = self.tasks.borrow_mut();
         tasks.push(tokio::task::spawn_local(append::run(Rc::clone(self))));
+        if !self.cfg.writes_back {
+            return;
+        }
         for (index, drains) in drains.into_iter().enumerate() {
             tasks.push(tokio::task::spawn_local(member::run(Rc::clone(self), index, drains)));
         }

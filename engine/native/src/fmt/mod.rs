@@ -74,6 +74,13 @@ pub enum FmtError {
     Incompatible(u64),
 }
 
+impl FmtError {
+    /// Whether a newer version of Millpond wrote this.
+    pub fn is_newer(&self) -> bool {
+        matches!(self, Self::Format(_) | Self::Incompatible(_) | Self::HeaderVersion(_))
+    }
+}
+
 /// Number of a component in its disk group. Given out once and never again (a replayed record must not meet a newer
 /// component);
 /// zero is no component.

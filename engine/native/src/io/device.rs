@@ -71,6 +71,12 @@ impl Device {
         Ok(Self { places, number, size_bytes, logical_block_bytes, physical_block_bytes })
     }
 
+    /// Whether it takes back what is not used. One that does not might be asked to write zeros instead, which takes hours.
+    pub(super) fn can_discard(&self) -> bool {
+        let folder = self.places.sys.join("dev/block").join(&self.number);
+        Places::text(&folder, "queue/discard_max_bytes").is_none_or(|bytes| bytes != "0")
+    }
+
     /// Whether the device behind an open handle is still there in its whole size. The kernel takes the size of a device away
     /// when it is pulled; a SCSI disk that stopped to answer stays with its size and says so in its state.
     pub(super) fn is_there(&self, fd: impl AsFd) -> bool {

@@ -211,12 +211,22 @@ impl Disk {
 
     /// Whether the disk was pulled, as far as the kernel says. A disk that was pulled stays so until it is opened anew.
     pub fn is_pulled(&self) -> bool {
-        self.as_file().is_some_and(FileDisk::is_pulled)
+        match &self.kind {
+            Kind::File(disk) => disk.is_pulled(),
+            Kind::Scratch(_) => false,
+            #[cfg(any(test, feature = "sim"))]
+            Kind::Sim(disk) => disk.is_pulled(),
+        }
     }
 
-    /// A handle to look at the disk from another thread; `None` for a simulated or a pulled one.
+    /// A handle to look at the disk from another thread; `None` for a pulled one, and for one that is only looked at as it is.
     pub fn reader(&self) -> Option<Reader> {
-        self.as_file()?.reader(self.geometry.size_bytes)
+        match &self.kind {
+            Kind::File(disk) => disk.reader(self.geometry.size_bytes),
+            Kind::Scratch(_) => None,
+            #[cfg(any(test, feature = "sim"))]
+            Kind::Sim(disk) => disk.reader(self.geometry.size_bytes),
+        }
     }
 
     fn as_file(&self) -> Option<&FileDisk> {

@@ -11,8 +11,7 @@ use model::state::Media;
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags, SeekFrom, Stat};
 use std::cell::{Cell, RefCell};
 use std::fs::File;
-use std::io::{self, Write};
-use std::ops::Range;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::rc::{Rc, Weak};
@@ -148,8 +147,8 @@ pub async fn open_file(ring: &Ring, path: &Path, options: OpenOptions) -> Result
     let open = OpenFile {
         last: Rc::downgrade(&file),
         file: RefCell::new(Some(file)),
+        can_discard: Cell::new(device.as_ref().is_none_or(Device::can_discard)),
         device,
-        can_discard: Cell::new(true),
     };
     Ok(Disk::new(Kind::File(FileDisk { ring: ring.clone(), open: Rc::new(open) }), geometry))
 }
@@ -163,16 +162,15 @@ pub async fn lock_file(path: &Path, wait: Duration) -> Result<FileLock, OpenErro
     open_locked(path, OFlags::RDWR | OFlags::CREATE, wait).await.map(FileLock)
 }
 
-/// Makes the file at `path` a blank disk of `size_bytes`: sparse, but for `prewritten`, where the log will lie and zeros
-/// are written (an append into a hole costs a flush of file system metadata each time). Durable on return.
-pub async fn create_file(path: &Path, size_bytes: u64, prewritten: Range<u64>) -> Result<(), OpenError> {
+/// Makes the file at `path` a blank, sparse disk of `size_bytes`. Durable on return.
+pub async fn create_file(path: &Path, size_bytes: u64) -> Result<(), OpenError> {
     let path = path.to_owned();
     let failed = path.clone();
-    let made = tokio::task::spawn_blocking(move || create_blocking(&path, size_bytes, prewritten)).await;
+    let made = tokio::task::spawn_blocking(move || create_blocking(&path, size_bytes)).await;
     made.unwrap_or_else(|stopped| Err(OpenError::Prepare { path: failed, source: io::Error::other(stopped) }))
 }
 
-fn create_blocking(path: &Path, size_bytes: u64, prewritten: Range<u64>) -> Result<(), OpenError> {
+fn create_blocking(path: &Path, size_bytes: u64) -> Result<(), OpenError> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
     let mode = Mode::RUSR | Mode::WUSR;
     let (fd, made) = match rustix::fs::open(path, flags | OFlags::CREATE | OFlags::EXCL, mode) {
@@ -189,7 +187,7 @@ fn create_blocking(path: &Path, size_bytes: u64, prewritten: Range<u64>) -> Resu
         require_blank(path, &fd)?;
     }
     let file = File::from(fd);
-    let prepared = prepare(path, &file, size_bytes, prewritten);
+    let prepared = prepare(path, &file, size_bytes);
     if prepared.is_err() && made {
         // The caller hears the first error; an empty file that stays is blank and may be used again.
         let _ = std::fs::remove_file(path);
@@ -210,16 +208,8 @@ fn require_blank(path: &Path, fd: &OwnedFd) -> Result<(), OpenError> {
     }
 }
 
-fn prepare(path: &Path, mut file: &File, size_bytes: u64, prewritten: Range<u64>) -> io::Result<()> {
+fn prepare(path: &Path, file: &File, size_bytes: u64) -> io::Result<()> {
     file.set_len(size_bytes)?;
-    rustix::fs::seek(file, SeekFrom::Start(prewritten.start))?;
-    let zeros = vec![0; ZERO_BYTES];
-    let mut left = prewritten.end.min(size_bytes).saturating_sub(prewritten.start);
-    while left > 0 {
-        let piece = left.min(ZERO_BYTES as u64);
-        file.write_all(&zeros[..piece as usize])?;
-        left -= piece;
-    }
     file.sync_all()?;
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(folder)?.sync_all()

@@ -3,6 +3,9 @@
 //! Invariant: it reads through the handle that holds the disk exclusively and past the page cache, in whole blocks, so what it
 //! sees is what is on the disk now, and no write.
 use super::ALIGNMENT_BYTES;
+use super::disk::SECTOR_BYTES;
+#[cfg(any(test, feature = "sim"))]
+use super::sim::Pages;
 use std::io;
 use std::os::fd::OwnedFd;
 
@@ -11,15 +14,44 @@ const PIECE_BYTES: u64 = 1 << 20;
 const UNIT: u64 = ALIGNMENT_BYTES as u64;
 
 /// A second handle of an open disk; the exclusive hold lasts until both are closed.
-#[derive(Debug)]
 pub struct Reader {
-    fd: OwnedFd,
+    source: Source,
     size_bytes: u64,
+}
+
+enum Source {
+    Handle(OwnedFd),
+    /// What a simulated disk held when it was asked.
+    #[cfg(any(test, feature = "sim"))]
+    Image(Pages),
+}
+
+impl Source {
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Handle(fd) => loop {
+                match rustix::io::pread(fd, &mut *buffer, offset) {
+                    Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
+                    read => return Ok(read?),
+                }
+            },
+            #[cfg(any(test, feature = "sim"))]
+            Self::Image(image) => {
+                image.read(offset, buffer);
+                Ok(buffer.len())
+            }
+        }
+    }
 }
 
 impl Reader {
     pub(super) fn new(fd: OwnedFd, size_bytes: u64) -> Self {
-        Self { fd, size_bytes }
+        Self { source: Source::Handle(fd), size_bytes }
+    }
+
+    #[cfg(any(test, feature = "sim"))]
+    pub(super) fn of_image(image: Pages, size_bytes: u64) -> Self {
+        Self { source: Source::Image(image), size_bytes }
     }
 
     /// Bytes of the disk.
@@ -58,12 +90,13 @@ impl Reader {
         let start = memory.as_ptr().align_offset(ALIGNMENT_BYTES);
         let mut done = 0;
         while done < length {
-            let rest = &mut memory[start + done..start + length];
-            match rustix::io::pread(&self.fd, rest, from + done as u64) {
-                Ok(0) => break,
-                Ok(count) => done += count,
-                Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
-                Err(errno) => return Err(errno.into()),
+            match self.source.read(from + done as u64, &mut memory[start + done..start + length])? {
+                0 => break,
+                count => done += count,
+            }
+            // A file may end within a sector; to ask for the rest would be refused.
+            if !done.is_multiple_of(SECTOR_BYTES as usize) {
+                break;
             }
         }
         memory.truncate(start + done);

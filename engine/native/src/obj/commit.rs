@@ -217,12 +217,14 @@ impl<S: Store> Owner<S> {
             (is_old && winner.leg(component).is_some_and(is_current)).then_some(Loss::Behind(trusted_up_to))
         };
         // Every start commits to all current legs that are there. One that is called current and has not heard of a life since
-        // is a disk from a backup (or a start was broken off just there): it is brought up to date, if there is another copy to
-        // do it from.
-        let marked =
-            quorum::mark_lost(&winner, stable, now, |component| loss(component).or(old_life(component)));
-        let marked = marked.or_else(|_| quorum::mark_lost(&winner, stable, now, loss));
-        let mut wanted = marked?;
+        // is a disk from a backup (or a start was broken off just there): it is brought up to date, if its group has another copy
+        // to do it from.
+        let is_sound =
+            |leg: &Leg| is_current(leg) && loss(leg.component).is_none() && old_life(leg.component).is_none();
+        let mut wanted = quorum::mark_lost(&winner, stable, now, |component| {
+            loss(component)
+                .or_else(|| old_life(component).filter(|_| quorum::has_other(&winner, component, is_sound)))
+        })?;
         wanted.for_each_leg_mut(&mut |leg| {
             let dead_run = leg.state == ComponentState::Resyncing;
             if self.is_reachable(leg.component) && (leg.state == ComponentState::Absent || dead_run) {

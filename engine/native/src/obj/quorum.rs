@@ -148,6 +148,18 @@ pub fn revote(descriptor: &mut ObjectDescriptor) {
     descriptor.for_each_leg_mut(&mut |leg| leg.votes = votes.next().unwrap_or(1));
 }
 
+/// Whether the group of `component` has another leg that `is_sound`.
+pub fn has_other(
+    descriptor: &ObjectDescriptor,
+    component: ComponentId,
+    is_sound: impl Fn(&Leg) -> bool,
+) -> bool {
+    let groups = groups(&descriptor.layout).unwrap_or_default();
+    let holds = |legs: &Vec<&Leg>| legs.iter().any(|leg| leg.component == component);
+    let of = groups.iter().map(|group| group.legs()).find(holds);
+    of.is_some_and(|legs| legs.iter().any(|leg| leg.component != component && is_sound(leg)))
+}
+
 /// Index of the group that holds `component`, and whether it is its only current leg.
 pub fn group_of(descriptor: &ObjectDescriptor, component: ComponentId) -> Result<Option<usize>, LayoutError> {
     let groups = groups(&descriptor.layout)?;

@@ -92,6 +92,7 @@ impl Group {
             extent_bytes,
             cluster,
             config: DgConfig {
+                writes_back: true,
                 overlay_runs_max: 32 + env.below(2000) as usize,
                 sweep_runs: 1 + env.below(64) as usize,
                 destage_depth: 1 + env.below(16) as usize,

@@ -15,7 +15,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+mod claims;
+mod disks;
 mod faults;
+mod machine;
 
 const MIB: u64 = 1 << 20;
 /// Far above what anything here takes.

@@ -15,9 +15,9 @@ pub use crash::CrashKind;
 pub use events::Events;
 pub use pages::Pages;
 
-use super::IoBuf;
 use super::disk::{Disk, DiskError, Geometry, IoOp, Kind, SECTOR_BYTES};
 use super::env::below;
+use super::{IoBuf, Reader};
 use model::state::Media;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -71,6 +71,8 @@ struct Medium {
     events: Events,
     geometry: Geometry,
     life: Cell<u32>,
+    /// The life that ended because the disk was pulled; 0: none.
+    pulled: Cell<u32>,
     settled: Notify,
     holds: hold::Holds,
 }
@@ -164,6 +166,7 @@ impl SimDisk {
                 media: Media::Flash,
             },
             life: Cell::new(0),
+            pulled: Cell::new(0),
             settled: Notify::new(),
             holds: hold::Holds::default(),
         }))
@@ -182,6 +185,16 @@ impl SimDisk {
         self.0.life.set(self.0.life.get() + 1);
         let handle = SimHandle { medium: Rc::clone(&self.0), life: self.0.life.get() };
         Disk::new(Kind::Sim(handle), self.0.geometry)
+    }
+
+    /// Its size.
+    pub fn size_bytes(&self) -> u64 {
+        self.0.geometry.size_bytes
+    }
+
+    /// Pulls the disk out: open handles answer `Gone` and say so, [`SimDisk::open`] plugs it in again.
+    pub fn pull(&self) {
+        self.0.pulled.set(self.0.life.replace(self.0.life.get() + 1));
     }
 
     /// Sets how the disk misbehaves from now on.
@@ -359,8 +372,16 @@ pub(super) struct SimHandle {
 }
 
 impl SimHandle {
+    pub(super) fn reader(&self, size_bytes: u64) -> Option<Reader> {
+        self.is_alive().then(|| Reader::of_image(self.medium.state.borrow().image.clone(), size_bytes))
+    }
+
     fn is_alive(&self) -> bool {
         self.medium.life.get() == self.life
+    }
+
+    pub(super) fn is_pulled(&self) -> bool {
+        self.medium.pulled.get() == self.life
     }
 
     pub(super) async fn read(&self, offset_bytes: u64, mut buf: IoBuf) -> Result<IoBuf, DiskError> {

@@ -1,14 +1,14 @@
 //! A sparse image of a disk: pages that were never written read as zeros and cost nothing.
 use super::super::disk::SECTOR_BYTES;
 use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::sync::Arc;
 
 const PAGE_BYTES: u64 = 4096;
 pub(super) type Sector = [u8; SECTOR_BYTES as usize];
 
-/// A sparse image. A clone shares all pages and is cheap.
+/// A sparse image. A clone shares all pages, is cheap, and may go to another thread.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Pages(BTreeMap<u64, Rc<[u8; PAGE_BYTES as usize]>>);
+pub struct Pages(BTreeMap<u64, Arc<[u8; PAGE_BYTES as usize]>>);
 
 impl Pages {
     /// Fills `out` from `offset_bytes`.
@@ -31,8 +31,8 @@ impl Pages {
         while at < bytes.len() {
             let (page, inside) = split(offset_bytes + at as u64);
             let take = (PAGE_BYTES as usize - inside).min(bytes.len() - at);
-            let target = self.0.entry(page).or_insert_with(|| Rc::new([0; PAGE_BYTES as usize]));
-            Rc::make_mut(target)[inside..inside + take].copy_from_slice(&bytes[at..at + take]);
+            let target = self.0.entry(page).or_insert_with(|| Arc::new([0; PAGE_BYTES as usize]));
+            Arc::make_mut(target)[inside..inside + take].copy_from_slice(&bytes[at..at + take]);
             at += take;
         }
     }
