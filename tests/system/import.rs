@@ -1,4 +1,5 @@
 //! Disks from elsewhere: what a look says of each case, that it writes no byte, and what becomes of the cluster after the import.
+use crate::journeys::{journey, set_up};
 use harness::{Api, Lab, Server, server::binary, tools};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -276,4 +277,43 @@ fn a_disk_in_use_and_what_is_no_disk_are_named() {
     api.expect(422, "POST", "/api/v1/import/scan", Some(&json!({"paths": []})));
     looking.api("viewer").expect(403, "POST", "/api/v1/import/scan", Some(&json!({"paths": ["/tmp"]})));
     lab.api.get("/api/v1/cluster");
+}
+
+#[test]
+fn a_cluster_is_imported_in_the_browser_after_a_look() {
+    journey(async || {
+        let old = stopped(4);
+        let away = old.folder.path().join("away");
+        std::fs::rename(old.disk("h1", "cap1"), &away).expect("take one away");
+        let before = sums(&old.lab());
+        let (folder, server, browser) = set_up(&[]).await;
+        browser.assert_page(&format!("{}/import", server.base), "import").await;
+        browser.open(&format!("{}/", server.base)).await;
+        browser.press("Import a cluster").await;
+        browser.fill("#paths", "not/absolute").await;
+        browser.press("Look, without writing").await;
+        browser.until_text("is no absolute path").await;
+        browser.fill("#paths", plain(&old.lab())).await;
+        browser.press("Look, without writing").await;
+        browser.until_text("capacity disk h1-cap1 is missing").await;
+        browser.until_text("What importing lab does").await;
+        browser.press("Where db lies").await;
+        browser.assert_clean_console().await;
+        let url = browser.driver.current_url().await.expect("a URL").to_string();
+        browser.assert_page(&url, "import-found").await;
+        assert_eq!(sums(&old.lab()), before, "a look writes no byte");
+        browser.open(&url).await;
+        browser.press("Import lab").await;
+        browser.until_text("Import a cluster").await;
+        let api = server.api("viewer");
+        api.until("/api/v1/cluster", "ready", |cluster| cluster["state"] == "ready");
+        api.until("/api/v1/volumes", "its volume", |list| list["items"][0]["name"] == "db");
+        browser.open(&format!("{}/volumes", server.base)).await;
+        browser.until_text("db").await;
+        browser.assert_clean_console().await;
+        browser.open(&url).await;
+        browser.until_text("This server serves the cluster lab").await;
+        browser.close().await;
+        drop((folder, old));
+    });
 }

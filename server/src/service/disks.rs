@@ -9,6 +9,7 @@ use crate::service::inventory::Seen;
 use crate::service::{file_disks, inventory, list};
 use ::inventory::disk as device;
 use ::inventory::identity::disk_id;
+use ::inventory::smart::Health;
 use model::ids::DiskId;
 use model::state::{ClusterState, DiskRole, DiskState, Eligibility, HostKind, Media};
 use model::units::DISK_BYTES_MIN;
@@ -60,6 +61,22 @@ pub fn claimed(view: DiskView) -> Disk {
         warnings: vec![],
         device: None,
         why_not: None,
+    }
+}
+
+/// Adds what the machine says of the device behind a claimed disk that is there: model, serial number, health.
+fn with_device(disk: Disk, seen: &Seen) -> Disk {
+    let is_it =
+        |device: &&device::Disk| disk.view.state != DiskState::Absent && device.path() == disk.view.path;
+    let Some(device) = seen.disks().find(is_it) else { return disk };
+    let is_failing = *device.health() == Health::Failing;
+    let failing = is_failing.then(|| "the disk says that it is failing: replace it soon".to_owned());
+    Disk {
+        model: device.facts.model.clone(),
+        serial: device.facts.serial.clone(),
+        warnings: failing.into_iter().collect(),
+        device: Some(Arc::new(device.clone())),
+        ..disk
     }
 }
 
@@ -307,13 +324,14 @@ pub async fn all(app: &App, cluster: &Cluster) -> Result<Vec<Disk>, AppError> {
     let snapshot = cluster.snapshot().await?;
     let draft = draft::load(app, &cluster.key).await?.draft;
     let known: BTreeSet<DiskId> = snapshot.disks.iter().map(|disk| disk.id).collect();
-    let mut disks: Vec<Disk> = snapshot.disks.iter().cloned().map(claimed).collect();
+    let lists_devices = lists_devices(app, &draft, &snapshot);
+    let seen = match lists_devices || draft.disks.iter().any(|disk| disk.review.is_some()) {
+        true => inventory::look(app).await,
+        false => Seen::default(),
+    };
+    let mut disks: Vec<Disk> =
+        snapshot.disks.iter().map(|disk| with_device(claimed(disk.clone()), &seen)).collect();
     if snapshot.cluster.writable || snapshot.cluster.state == ClusterState::Unconfigured {
-        let lists_devices = lists_devices(app, &draft, &snapshot);
-        let seen = match lists_devices || draft.disks.iter().any(|disk| disk.review.is_some()) {
-            true => inventory::look(app).await,
-            false => Seen::default(),
-        };
         let free = free_devices(&seen, &snapshot);
         let planned = draft.disks.iter().filter(|disk| !known.contains(&disk.id));
         disks.extend(planned.map(|disk| of_any(app, &free, disk)));

@@ -3,17 +3,20 @@
 use super::{Bench, unconfigured};
 use crate::db::users::Role;
 use axum::http::Method;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/inventory/fixtures").join(name)
 }
 
-/// The three pages that list disks.
+/// The three pages that list disks, and the page of each.
 struct Pages {
     hosts: String,
     group: String,
     disks: String,
+    /// By name.
+    each: BTreeMap<String, String>,
 }
 
 /// A server over a folder.
@@ -29,10 +32,18 @@ async fn pages_of(folder: &Path) -> Pages {
         }
         page.text
     };
+    let hosts = get("/hosts").await;
+    let mut each = BTreeMap::new();
+    for link in hosts.split("<b><a href=\"").skip(1) {
+        let (href, rest) = link.split_once("\">").unwrap();
+        let (name, _) = rest.split_once("</a>").unwrap();
+        each.insert(name.to_owned(), text(&get(href).await));
+    }
     Pages {
-        hosts: get("/hosts").await,
+        hosts,
         group: get("/setup-cluster/native/group").await,
         disks: get("/setup-cluster/native/disks").await,
+        each,
     }
 }
 
@@ -96,6 +107,14 @@ fn check(pages: &Pages, rows: &[(&str, &str, &str, &str)], offered: &[&str]) {
 
 #[tokio::test]
 async fn e1_every_version_of_the_listing_shows_the_same_disk() {
+    let broken = pages(&[("lsblk.json", "E1_lsblk_2.38_broken.txt")]).await;
+    for page in [&broken.hosts, &broken.group, &broken.disks] {
+        assert!(
+            page.contains("lsblk output is not valid JSON"),
+            "an empty list is no answer: {}",
+            text(page)
+        );
+    }
     for file in
         ["E1_lsblk_2.31_all_strings.json", "E1_lsblk_2.34_typed.json", "E1_lsblk_2.37_mountpoints_list.json"]
     {
@@ -135,6 +154,9 @@ async fn e3_two_paths_are_one_disk() {
         ("sde", "", "Cannot be claimed", "two paths to one disk without multipath"),
     ];
     check(&pages, &rows, &["mpatha"]);
+    // Four paths are two disks, of which one can be claimed.
+    assert_eq!(pages.group.matches("aria-label=\"Failure domain of ").count(), 1);
+    assert!(pages.each["mpatha"].contains("5,497,558,138,880") || pages.each["mpatha"].contains("5.5 TB"));
 }
 
 #[tokio::test]
@@ -168,9 +190,13 @@ async fn e6_things_that_are_no_disks_say_why() {
         assert!(row(&pages.hosts, name).contains("o medium / 0 bytes"), "{name}");
         assert!(!offers(&pages.group, name), "{name}");
     }
-    for name in ["sr0", "mmcblk0boot0"] {
-        assert!(!row(&pages.hosts, name).is_empty() && !offers(&pages.group, name), "{name}");
+    for (name, why) in
+        [("sr0", "optical"), ("mmcblk0boot0", "boot area"), ("loop3", "loop"), ("zram0", "memory")]
+    {
+        let said = row(&pages.hosts, name).to_lowercase();
+        assert!(said.contains(why) && !offers(&pages.group, name), "{name}: {said}");
     }
+    assert!(!pages.hosts.contains("0 %") && !pages.group.contains("0 %"), "nothing has no share of nothing");
 }
 
 #[tokio::test]
@@ -189,7 +215,7 @@ async fn e9_what_is_on_a_disk_decides() {
         ("sdj", "", "In use elsewhere", "swap in use"),
     ];
     check(&pages, &rows, &["sdb", "sde", "sdf", "sdg", "sdh"]);
-    // What holds something is in no proposal until it is ticked by name.
+    // What holds something is in no proposal until it is ticked by name: to take all takes one.
     let cards = &pages.group[..pages.group.find("Your failure domains").unwrap()];
     assert!(cards.contains("sdh") && !cards.contains("sdb") && !cards.contains("sdf"), "{cards}");
 }
@@ -200,45 +226,62 @@ async fn e10_shingled_disks_are_named_with_their_cost() {
         ("lsblk.json", "E10_lsblk.json"),
         ("smartctl-sda.json", "E10_smartctl_WD40EFAX.json"),
         ("smartctl-sdb.json", "E10_smartctl_WD40EFRX.json"),
+        ("smartctl-sdc.json", "E10_smartctl_WD80EFAX.json"),
     ])
     .await;
-    let shingled: Vec<String> = ["sda", "sdb", "sdc", "sdd", "sde", "sdf", "sdg"]
-        .into_iter()
-        .filter(|name| pages.hosts.contains(&format!("\">{name}</a></b>")))
-        .map(|name| row(&pages.hosts, name))
-        .filter(|said| said.to_lowercase().contains("smr"))
-        .collect();
-    assert!(!shingled.is_empty(), "{}", text(&pages.hosts));
-    assert!(
-        shingled.iter().all(|said| said.contains("slow rebuild") || said.contains("Host-managed")),
-        "{shingled:?}"
-    );
-    assert!(shingled.iter().any(|said| said.contains("rebuilding") && said.contains("MB/s")), "{shingled:?}");
-    assert!(!shingled.iter().any(|said| said.contains("WD80EFAX")), "{shingled:?}");
+    let said = row(&pages.hosts, "sda");
+    for words in ["rive-managed SMR", "slow rebuild", "4 TB takes about 12 days instead of 12 hours"] {
+        assert!(said.contains(words), "no {words:?} in {said}");
+        assert!(text(&pages.group).contains(words), "it is said where the disk is taken");
+    }
+    for name in ["sdb", "sdc"] {
+        assert!(!row(&pages.hosts, name).contains("SMR"), "{name} is none, whatever its letters");
+    }
+    let refused = row(&pages.hosts, "sdd").to_lowercase();
+    assert!(refused.contains("host-managed"), "{refused}");
+    let offered = ["sda", "sdb", "sdc", "sdd"].map(|name| offers(&pages.group, name));
+    assert_eq!(offered, [true, true, true, false], "a warning does not forbid");
 }
 
 #[tokio::test]
 async fn e11_health_is_shown_only_when_the_disk_says_it() {
     let folder = tempfile::tempdir().unwrap();
-    let listing = serde_json::json!({"blockdevices": [
-        {"name": "sda", "path": "/dev/sda", "type": "disk", "size": 4_000_787_030_016_u64, "rota": true, "serial": "A1", "model": "M1"},
-        {"name": "sdb", "path": "/dev/sdb", "type": "disk", "size": 4_000_787_030_016_u64, "rota": true, "serial": "B1", "model": "M1"},
-        {"name": "sdc", "path": "/dev/sdc", "type": "disk", "size": 4_000_787_030_016_u64, "rota": true, "serial": "C1", "model": "M1"},
-    ]});
-    std::fs::write(folder.path().join("lsblk.json"), listing.to_string()).unwrap();
+    let names = ["sda", "sdb", "sdc", "sdd", "sde"];
+    let disks = names.map(|name| {
+        serde_json::json!({"name": name, "path": format!("/dev/{name}"), "type": "disk", "size": 4_000_787_030_016_u64,
+            "rota": true, "serial": format!("SERIAL-{name}"), "model": "M1"})
+    });
+    std::fs::write(
+        folder.path().join("lsblk.json"),
+        serde_json::json!({ "blockdevices": disks }).to_string(),
+    )
+    .unwrap();
     for (name, from) in [
         ("sda", "E11_smartctl_exit64_ok.json"),
         ("sdb", "E11_smartctl_exit8_failing.json"),
         ("sdc", "E11_smartctl_unknown_usb_bridge.json"),
+        ("sdd", "E11_smartctl_no_open.json"),
     ] {
         std::fs::copy(fixture(from), folder.path().join(format!("smartctl-{name}.json"))).unwrap();
     }
     let pages = pages_of(folder.path()).await;
-    assert!(row(&pages.hosts, "sdb").contains("failing"), "{}", row(&pages.hosts, "sdb"));
-    assert!(!offers(&pages.group, "sdb"), "a disk that says that it is failing is not offered");
-    for name in ["sda", "sdc"] {
-        assert!(!row(&pages.hosts, name).contains("failing"), "{name}");
-        assert!(offers(&pages.group, name), "{name}");
+    for (name, says) in [
+        ("sda", &["Says of itself Passed", "34 °C", "7 entries in the error log"][..]),
+        ("sdb", &["Says of itself Failing", "41 °C"]),
+        ("sdc", &["Says of itself Unknown", "Unknown USB bridge"]),
+        ("sdd", &["Says of itself Unknown", "could not open"]),
+        ("sde", &["Says of itself Unknown"]),
+    ] {
+        for words in says {
+            assert!(pages.each[name].contains(words), "{name}: no {words:?} in {}", pages.each[name]);
+        }
+        let is_failing = name == "sdb";
+        assert_eq!(row(&pages.hosts, name).contains("failing"), is_failing, "{name}");
+        assert_eq!(
+            offers(&pages.group, name),
+            !is_failing,
+            "a disk that says that it is failing is not offered: {name}"
+        );
     }
 }
 

@@ -137,7 +137,6 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
                 (state.life, state.reason) = (ClusterState::Unavailable, Some(reason));
                 return Ok(());
             }
-            state.life = ClusterState::Ready;
         }
         self.name_hosts();
         self.apply_disk_faults();
@@ -147,6 +146,8 @@ impl<D: DiskSource + 'static> ClusterCore<D> {
         self.update_partition();
         self.open_groups(&turn, None).await;
         self.open_objects(self.directory.objects()).await;
+        // Only now: whoever hears that it is ready sees all its volumes.
+        self.state.borrow_mut().life = ClusterState::Ready;
         if let Err(error) = self.store_hint() {
             tracing::warn!(%error, "the list of disks could not be renewed");
         }

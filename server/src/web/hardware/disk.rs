@@ -9,6 +9,7 @@ use crate::web::parts::{self, Action, Chip, Command, Crumb, Explain, Fact, Happe
 use crate::web::shell::{Page, Shell};
 use crate::web::view::hardware::{self, DiskRow, PartRow};
 use crate::web::{format, html};
+use ::inventory::smart::Health;
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
@@ -52,6 +53,7 @@ fn facts(disk: &disks::Disk, row: &DiskRow) -> Vec<Fact> {
     facts.extend(
         printed.into_iter().filter_map(|(name, value)| value.as_ref().map(|value| Fact::new(name, value))),
     );
+    facts.extend(disk.device.iter().map(|device| health(device)));
     let errors = format!("{} since the start", row.checksum_errors);
     facts.push(Fact::chip(
         "Checksum errors",
@@ -61,6 +63,18 @@ fn facts(disk: &disks::Disk, row: &DiskRow) -> Vec<Fact> {
     facts.push(Fact { mono: true, copy: Some(view.path.clone()), ..Fact::new("Path", &view.path) });
     facts.push(Fact::id("Id", &view.id.0));
     facts
+}
+
+/// What the disk says of itself; nothing said is neither well nor ill.
+fn health(device: &::inventory::disk::Disk) -> Fact {
+    let said = match device.health() {
+        Health::Passed => Fact::chip("Says of itself", Tone::Healthy, "Passed"),
+        Health::Failing => Fact::chip("Says of itself", Tone::Failed, "Failing"),
+        Health::Unknown => Fact::chip("Says of itself", Tone::Maint, "Unknown"),
+    };
+    let smart = &device.facts.smart;
+    let warmth = smart.temperature_celsius.map(|degrees| format!("{degrees} °C"));
+    said.note(warmth.into_iter().chain(smart.notes.iter().cloned()).collect::<Vec<_>>().join("; "))
 }
 
 /// What a disk that is not healthy means. `None` for a healthy or unclaimed one.

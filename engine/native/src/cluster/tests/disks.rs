@@ -188,7 +188,8 @@ async fn a_replacement_that_broke_off_is_asked_for_again() {
             }
         }
         let (object, number) = both.expect("one of them lies on disks 1 and 2");
-        world.pull(&BTreeSet::from([disk(1), disk(2)])).await;
+        world.pull(&BTreeSet::from([disk(1)])).await;
+        world.pull(&BTreeSet::from([disk(2)])).await;
         let by = add(&world, 50);
         let ask = Intent::ReplaceDisk { lost: disk(1), by };
         let refused = world.run(ask.clone()).await.expect_err("it lies on neither of the others");
