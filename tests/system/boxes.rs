@@ -156,7 +156,7 @@ impl Person {
     }
 
     async fn done(self, name: &str, end: &str) {
-        println!("{name}: {end}, {} clicks, {} s", self.clicks, self.began.elapsed().as_secs());
+        harness::say(&format!("{name}: {end}, {} clicks, {} s", self.clicks, self.began.elapsed().as_secs()));
         self.browser.close().await;
     }
 }

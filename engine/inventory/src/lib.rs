@@ -75,7 +75,7 @@ pub fn survey(source: &dyn Source, options: Options) -> Result<Inventory, Invent
 
 /// Looks into one device and decides.
 fn judge(source: &dyn Source, known: Known, options: Options) -> Disk {
-    let (mut contents, fingerprint, looked) = look(source, &known);
+    let (mut contents, fingerprint, looked) = look(source, &known, options);
     contents::add_lsblk(&mut contents, &known.facts.node);
     let uses = uses::uses(source.tree(), &known.facts, &contents);
     let verdict = verdict::verdict(&known, &contents, &uses, &looked, options);
@@ -108,9 +108,14 @@ fn listed(source: &dyn Source) -> Result<(Vec<lsblk::Node>, Vec<String>), Invent
     })
 }
 
-fn look(source: &dyn Source, known: &Known) -> (Contents, Option<String>, Looked) {
+fn look(source: &dyn Source, known: &Known, options: Options) -> (Contents, Option<String>, Looked) {
     let size = known.facts.size_bytes.unwrap_or(0);
-    if !matches!(known.class, Class::Disk | Class::Loop) || !disk::is_plausible(size) {
+    let may_be_claimed = match known.class {
+        Class::Disk => true,
+        Class::Loop => options.loop_devices,
+        _ => false,
+    };
+    if !may_be_claimed || !disk::is_plausible(size) {
         return (Contents::default(), None, Looked::NotHere);
     }
     match source.open(&known.facts.node.path) {
