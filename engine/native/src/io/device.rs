@@ -192,6 +192,20 @@ mod tests {
     }
 
     #[test]
+    fn a_device_that_takes_nothing_back_is_not_asked_to() {
+        let can_discard = |files: &[(&str, &str)]| {
+            let (_folder, places) = places(files);
+            let (number, size_bytes) = ("8:0".to_owned(), 8192);
+            Device { places, number, size_bytes, logical_block_bytes: 512, physical_block_bytes: 512 }
+                .can_discard()
+        };
+        let limit = "sys/dev/block/8:0/queue/discard_max_bytes";
+        assert!(can_discard(&[(limit, "2147450880\n")]));
+        assert!(!can_discard(&[(limit, "0\n")]));
+        assert!(can_discard(&[]), "nobody says so");
+    }
+
+    #[test]
     fn a_device_is_gone_when_its_size_or_its_state_says_so() {
         let file = tempfile::tempfile().expect("a file");
         file.set_len(8192).expect("a size");

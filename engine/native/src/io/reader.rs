@@ -123,6 +123,13 @@ mod tests {
             assert_eq!(buffer, bytes[offset as usize..offset as usize + length], "{length} at {offset}");
         }
         assert!(reader.read_at(12_799, &mut [0; 2]).is_err());
+        // A file may end anywhere.
+        let odd = tempfile::tempfile().expect("a file");
+        odd.write_all_at(&bytes[..5000], 0).expect("write");
+        let reader = Reader::new(odd.into(), 5000);
+        let mut buffer = vec![0; 904];
+        reader.read_at(4096, &mut buffer).expect("read");
+        assert_eq!(buffer, bytes[4096..5000]);
         assert!(reader.read_at(u64::MAX, &mut [0; 2]).is_err());
     }
 }

@@ -222,8 +222,9 @@ impl<S: Store> Owner<S> {
         let is_sound =
             |leg: &Leg| is_current(leg) && loss(leg.component).is_none() && old_life(leg.component).is_none();
         let mut wanted = quorum::mark_lost(&winner, stable, now, |component| {
-            loss(component)
-                .or_else(|| old_life(component).filter(|_| quorum::has_other(&winner, component, is_sound)))
+            loss(component).or_else(|| {
+                old_life(component).filter(|_| quorum::has_other(&winner.layout, component, is_sound))
+            })
         })?;
         wanted.for_each_leg_mut(&mut |leg| {
             let dead_run = leg.state == ComponentState::Resyncing;

@@ -4,7 +4,7 @@
 //! when it carries no `stale_from`; a mark is set at the stable sequence and never rises; the last current leg of a group is
 //! never marked.
 use super::address::{LayoutError, groups};
-use crate::fmt::descriptor::{Leg, ObjectDescriptor};
+use crate::fmt::descriptor::{Leg, Node, ObjectDescriptor};
 use model::ids::{ComponentId, HostId};
 use model::state::ComponentState;
 use model::units::Timestamp;
@@ -149,12 +149,8 @@ pub fn revote(descriptor: &mut ObjectDescriptor) {
 }
 
 /// Whether the group of `component` has another leg that `is_sound`.
-pub fn has_other(
-    descriptor: &ObjectDescriptor,
-    component: ComponentId,
-    is_sound: impl Fn(&Leg) -> bool,
-) -> bool {
-    let groups = groups(&descriptor.layout).unwrap_or_default();
+pub fn has_other(layout: &Node, component: ComponentId, is_sound: impl Fn(&Leg) -> bool) -> bool {
+    let groups = groups(layout).unwrap_or_default();
     let holds = |legs: &Vec<&Leg>| legs.iter().any(|leg| leg.component == component);
     let of = groups.iter().map(|group| group.legs()).find(holds);
     of.is_some_and(|legs| legs.iter().any(|leg| leg.component != component && is_sound(leg)))

@@ -1,8 +1,9 @@
 //! One scenario for each safety rule of this layer; the mutant that removes the rule dies in it.
 use super::mem::{Crash, Latency, MemStore, World, block_of, component, mirror};
 use super::{Verdict, ensure, rule};
+use crate::fmt::descriptor::Node;
 use crate::mutant::Mutant;
-use crate::obj::{ObjError, Owner};
+use crate::obj::{ObjError, Owner, quorum};
 use model::units::BLOCK_BYTES;
 use std::rc::Rc;
 use std::time::Duration;
@@ -222,4 +223,16 @@ fn deleted_object_stays_deleted() {
         let left = world.parts.borrow().len();
         ensure(left == 0, || format!("{left} components are left"))
     });
+}
+
+#[test]
+fn a_leg_may_wait_only_for_another_of_its_own_group() {
+    // Two stripes of two copies each: components 0 and 1, 2 and 3.
+    let layout = Node::Stripe(vec![mirror(0..2, 1 << 20), mirror(2..4, 1 << 20)]);
+    let others = |sound: &[usize], n| {
+        quorum::has_other(&layout, component(n), |leg| sound.iter().any(|n| component(*n) == leg.component))
+    };
+    assert!(others(&[1], 0) && others(&[0, 1, 2, 3], 3));
+    assert!(!others(&[0, 2, 3], 0), "itself and another group do not count");
+    assert!(!others(&[0, 1], 2) && !others(&[0, 1], 9));
 }
