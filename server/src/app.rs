@@ -51,6 +51,16 @@ pub struct Config {
 }
 
 impl Config {
+    /// Whether browsers come over HTTPS: this server speaks it, or a proxy before it does.
+    pub fn is_https(&self) -> bool {
+        self.tls.is_some() || self.is_public_https()
+    }
+
+    /// Whether its public address is one of HTTPS: whoever says so owns that name.
+    pub fn is_public_https(&self) -> bool {
+        self.public_url.as_ref().is_some_and(|url| url.starts_with("https://"))
+    }
+
     /// The address that is listened on, as a browser takes it.
     pub fn base(&self) -> String {
         format!("{}://{}", if self.tls.is_some() { "https" } else { "http" }, self.listen)

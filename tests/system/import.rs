@@ -312,7 +312,7 @@ fn a_cluster_is_imported_in_the_browser_after_a_look() {
         browser.until_text("db").await;
         browser.assert_clean_console().await;
         browser.open(&url).await;
-        browser.until_text("is in use by process").await;
+        browser.until_text("This server serves the cluster lab").await;
         browser.close().await;
         drop((folder, old));
     });

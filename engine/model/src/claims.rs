@@ -18,7 +18,7 @@ mod verdict;
 
 pub use fate::{Fate, fate_of_placement, fate_of_tree};
 pub use live::of_snapshot;
-pub use verdict::{Claim, Verdict, layouts, verdict};
+pub use verdict::{Claim, PARTS_PAIRED_MAX, Verdict, layouts, verdict};
 
 /// Components of a disk that are assumed for a preview: more than one volume needs.
 const COMPONENTS_MAX: u32 = 9000;

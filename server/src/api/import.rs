@@ -177,6 +177,6 @@ pub async fn start(
     InCluster(cluster): InCluster,
     Body(body): Body<ImportBody>,
 ) -> Result<Response, AppError> {
-    let task = import::start(&app, &actor, &cluster, body.cluster, &body.paths).await?;
+    let task = import::start(&app, &actor, &cluster, body.cluster, &body.paths, false).await?;
     Ok(super::accepted(task, Vec::new()))
 }

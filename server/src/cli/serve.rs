@@ -288,6 +288,10 @@ fn open_certificate(source: tls::Source, config: &Config) -> Result<Tls, String>
 /// Reads the certificate again on SIGHUP and twice a day, and renews one of our own that ends soon.
 async fn look_after_certificate(app: App) {
     use tokio::signal::unix::{SignalKind, signal};
+    if app.config.tls.is_none() {
+        // Without a handler a server that was started by hand ends with its terminal.
+        return;
+    }
     let Ok(mut asked) = signal(SignalKind::hangup()) else { return };
     loop {
         tokio::select! {

@@ -50,7 +50,7 @@ pub async fn authenticate(
         }
         return auth::token_actor(app, token.trim()).await;
     }
-    let secret = cookie::session(headers, app.config.tls.is_some()).ok_or(AppError::NotSignedIn)?;
+    let secret = cookie::session(headers, app.config.is_https()).ok_or(AppError::NotSignedIn)?;
     let actor = auth::session_actor(app, &secret, true).await?;
     let safe = method == Method::GET || method == Method::HEAD || method == Method::OPTIONS;
     if is_api && !safe && !is_json(headers) {

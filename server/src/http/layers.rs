@@ -18,7 +18,8 @@ use tower_http::trace::TraceLayer;
 pub const CSP: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; \
     connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; object-src 'none'";
 
-/// Over TLS: a browser that trusts the certificate does not come back without TLS for a year. (One that does not, takes no notice.)
+/// Under a public address of HTTPS: browsers do not come back without TLS for a year. Never for a name that was only found: the word
+/// holds for every port of it, and other services there may speak plain HTTP.
 const HSTS: &str = "max-age=31536000";
 
 /// Largest body of a request, bytes: a wizard with 64 hosts and 2,240 disks posts less than 200 KiB.
@@ -102,7 +103,7 @@ pub fn wrap(app: &App, routes: Router<App>) -> Router<App> {
         let name = HeaderName::from_static(name);
         routes = routes.layer(SetResponseHeaderLayer::if_not_present(name, HeaderValue::from_static(value)));
     }
-    if app.config.tls.is_some() {
+    if app.config.is_public_https() {
         let value = HeaderValue::from_static(HSTS);
         routes =
             routes.layer(SetResponseHeaderLayer::if_not_present(header::STRICT_TRANSPORT_SECURITY, value));

@@ -79,16 +79,19 @@ pub async fn scan(paths: &[String]) -> Result<Scan, AppError> {
     engines::scan(checked(paths)?).await
 }
 
-/// Takes over a cluster, as a task. The disks are looked at again first; what is in the way then fails the task.
+/// Takes over a cluster, as a task. The disks are looked at again first; what is in the way then fails the task. Whoever was `shown`
+/// the disks of the cluster one by one gets these and no others.
 ///
 /// # Errors
-/// [`AppError::Invalid`] on `paths`; [`AppError::Conflict`] when this server has a cluster already, or something is in the way now.
+/// [`AppError::Invalid`] on `paths`; [`AppError::NotFound`] when the cluster is not there; [`AppError::Conflict`] when this server has a
+/// cluster already, something is in the way now, or the disks are not those that were shown.
 pub async fn start(
     app: &App,
     actor: &Actor,
     cluster: &Cluster,
     wanted: ClusterId,
     paths: &[String],
+    shown: bool,
 ) -> Result<TaskId, AppError> {
     if !draft::is_unconfigured(cluster).await? {
         let why = "this server has a cluster already; import with a data folder of its own: millpond import --data NEWDIR PATH...";
@@ -101,10 +104,22 @@ pub async fn start(
         return Err(AppError::Conflict(found.obstacles.join("; ")));
     }
     // The disks themselves, not the folders: what comes into a folder meanwhile was not shown to anybody.
-    let paths = found.present.iter().map(|(_, path)| path.display().to_string()).collect();
+    let present: Vec<String> = found.present.iter().map(|(_, path)| path.display().to_string()).collect();
+    if shown && let Some(why) = not_as_shown(paths, &present) {
+        return Err(AppError::Conflict(why));
+    }
+    let paths = present;
     let outcome =
         intent::apply(app, actor, cluster, Intent::ImportCluster { cluster: wanted, paths }).await?;
     Ok(outcome.task)
+}
+
+/// What became of the disks that were shown: the first that the cluster has no more.
+fn not_as_shown(shown: &[String], present: &[String]) -> Option<String> {
+    let gone = shown.iter().find(|path| !present.contains(path))?;
+    Some(format!(
+        "{gone} is not as it was shown: it was taken away, changed, or is in use now. This is what is there now; nothing was written"
+    ))
 }
 
 /// How many volumes have which health, worst first.

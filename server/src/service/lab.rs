@@ -48,6 +48,15 @@ pub fn parse_shape(text: &str) -> Result<LabShape, String> {
     }
 }
 
+/// The shape as [`parse_shape`] reads it.
+pub fn shape_text(shape: &LabShape) -> String {
+    let disks = |disks: DiskShape| match disks.count {
+        0 => "0".to_owned(),
+        count => format!("{count}x{}", disks.size_bytes),
+    };
+    format!("hosts={},cache={},capacity={}", shape.hosts, disks(shape.cache), disks(shape.capacity))
+}
+
 /// Reads `2x1GiB`, or `0` for none.
 ///
 /// # Errors

@@ -3,12 +3,15 @@
 //! Invariants: the unit runs what was asked for and nothing more; it may write only the data folder, the folders of file disks, and block
 //! devices; every argument is quoted, so that no name of a folder becomes an option or a directive.
 use crate::app::Config;
+use crate::service::lab;
 use crate::tls::Source;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// How long a stop may take, seconds: 10 for open requests, 30 for connections of volumes, 30 to write back, and a margin.
 const STOP_SECONDS: u32 = 100;
+/// Below this port a process needs a capability. Source: ip(7), `ip_unprivileged_port_start`.
+const PORT_FREE_FOR_ALL: u16 = 1024;
 
 /// The options that start what this process serves, `serve` first. A port that was picked freely is the one that was picked.
 pub fn arguments(config: &Config) -> Vec<String> {
@@ -17,6 +20,12 @@ pub fn arguments(config: &Config) -> Vec<String> {
     arguments.extend(["--listen".into(), config.listen.to_string()]);
     for folder in &config.file_disk_dirs {
         arguments.extend(["--file-disks".into(), path(folder)]);
+    }
+    if let Some(shape) = &config.lab {
+        arguments.extend(["--lab".into(), lab::shape_text(shape)]);
+    }
+    if let Some(seconds) = config.repair_delay_seconds {
+        arguments.extend(["--repair-delay".into(), seconds.to_string()]);
     }
     if config.lists_devices {
         arguments.push("--devices".into());
@@ -47,9 +56,15 @@ pub fn for_shell(argument: &str) -> String {
     }
 }
 
-/// One argument as `ExecStart` and the lists of paths take it: no specifier, no variable, no escape of its own.
+/// One argument as `ExecStart` and the lists of paths take it: no specifier, no variable, no escape, no line of its own.
 fn for_unit(argument: &str) -> String {
-    let escaped = argument.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%").replace('$', "$$");
+    let escape = |letter: char| match letter {
+        '\\' | '"' => format!("\\{letter}"),
+        '%' | '$' => format!("{letter}{letter}"),
+        control if control.is_ascii_control() => format!("\\x{:02x}", u32::from(control)),
+        other => other.to_string(),
+    };
+    let escaped: String = argument.chars().map(escape).collect();
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:=@+,[]%".contains(&byte);
     if !escaped.is_empty() && escaped.bytes().all(plain) { escaped } else { format!("\"{escaped}\"") }
 }
@@ -92,6 +107,8 @@ pub struct UnitPlan {
     pub reads: Vec<PathBuf>,
     /// Who it runs as: the owner of the data folder.
     pub user: String,
+    /// The port that it listens on.
+    pub port: u16,
 }
 
 impl UnitPlan {
@@ -102,7 +119,15 @@ impl UnitPlan {
             reads.extend([certificate.clone(), key.clone()]);
         }
         let (arguments, writes) = (arguments(config), config.file_disk_dirs.clone());
-        Self { program, arguments, data_dir: config.data_dir.clone(), writes, reads, user }
+        Self {
+            program,
+            arguments,
+            data_dir: config.data_dir.clone(),
+            writes,
+            reads,
+            user,
+            port: config.listen.port(),
+        }
     }
 
     fn paths(&self) -> impl Iterator<Item = &PathBuf> {
@@ -127,14 +152,14 @@ impl UnitPlan {
         let home = if self.is_below(&["/home", "/root", "/run/user"]) { "read-only" } else { "yes" };
         let tmp = if self.is_below(&["/tmp", "/var/tmp"]) { "no" } else { "yes" };
         // Block devices belong to the group `disk`; root needs no group, and only root may ask a disk for its health.
-        let (groups, capabilities) = match self.user == "root" {
-            true => (String::new(), "CAP_SYS_ADMIN CAP_SYS_RAWIO CAP_DAC_OVERRIDE"),
-            false => ("SupplementaryGroups=disk\n".into(), ""),
+        let bind = if self.port < PORT_FREE_FOR_ALL { "CAP_NET_BIND_SERVICE" } else { "" };
+        let (groups, capabilities, ambient) = match self.user == "root" {
+            true => (String::new(), format!("CAP_SYS_ADMIN CAP_SYS_RAWIO CAP_DAC_OVERRIDE {bind}"), ""),
+            false => ("SupplementaryGroups=disk\n".into(), bind.to_owned(), bind),
         };
-        let Self { data_dir, user, .. } = self;
-        let (data, command) = (data_dir.display().to_string().replace('%', "%%"), list(command));
+        let (user, command, capabilities) = (&self.user, list(command), capabilities.trim_end());
         format!(
-            "[Unit]\nDescription=Millpond storage cluster in {data}\nAfter=local-fs.target network-online.target\n\
+            "[Unit]\nDescription=Millpond storage cluster\nAfter=local-fs.target network-online.target\n\
              Wants=network-online.target\nRequiresMountsFor={paths}\n\n\
              [Service]\nType=notify\nUser={user}\n{groups}ExecStart={command}\nExecReload=/bin/kill -HUP $MAINPID\n\
              Restart=on-failure\nRestartSec=2\nTimeoutStartSec=300\nTimeoutStopSec={STOP_SECONDS}\n\
@@ -142,7 +167,7 @@ impl UnitPlan {
              # It writes its folders and block devices, and nothing else.\n\
              ReadWritePaths={paths}\nProtectSystem=strict\nProtectHome={home}\nPrivateTmp={tmp}\n\
              DevicePolicy=closed\nDeviceAllow=block-* rw\nDeviceAllow=char-nvme rw\n\
-             CapabilityBoundingSet={capabilities}\nNoNewPrivileges=yes\nProtectClock=no\nProtectHostname=yes\n\
+             CapabilityBoundingSet={capabilities}\nAmbientCapabilities={ambient}\nNoNewPrivileges=yes\nProtectClock=no\nProtectHostname=yes\n\
              ProtectKernelLogs=yes\nProtectKernelModules=yes\nProtectKernelTunables=yes\nProtectControlGroups=yes\n\
              RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6\nRestrictNamespaces=yes\nRestrictRealtime=yes\n\
              RestrictSUIDSGID=yes\nLockPersonality=yes\nMemoryDenyWriteExecute=yes\nSystemCallArchitectures=native\n\
@@ -201,11 +226,33 @@ pub mod tests {
     }
 
     #[test]
+    fn a_lab_stays_one_and_a_low_port_can_be_taken() {
+        let shape = lab::parse_shape("hosts=5,cache=0,capacity=2x1GiB").unwrap();
+        assert_eq!(lab::parse_shape(&lab::shape_text(&shape)), Ok(shape.clone()));
+        let listen = "0.0.0.0:443".parse().unwrap();
+        let config = Config { lab: Some(shape), repair_delay_seconds: Some(90), listen, ..config() };
+        let text = plan(&config).text();
+        let options = "--lab hosts=5,cache=0,capacity=2x1073741824 --repair-delay 90\n";
+        assert!(text.contains(options) && text.contains("CAP_DAC_OVERRIDE CAP_NET_BIND_SERVICE\n"), "{text}");
+        let unit = UnitPlan { user: "ada".into(), ..plan(&config) }.text();
+        assert!(
+            unit.contains(
+                "\nCapabilityBoundingSet=CAP_NET_BIND_SERVICE\nAmbientCapabilities=CAP_NET_BIND_SERVICE\n"
+            ),
+            "{unit}"
+        );
+        let high = UnitPlan { port: 7400, user: "ada".into(), ..plan(&config) }.text();
+        assert!(high.contains("\nCapabilityBoundingSet=\nAmbientCapabilities=\n"), "{high}");
+    }
+
+    #[test]
     fn no_name_becomes_an_option_or_a_directive() {
         let odd = "/srv/a b$HOME%h\"\\";
         let text = plan(&Config { data_dir: odd.into(), ..config() }).text();
         assert!(text.contains(r#"--data "/srv/a b$$HOME%%h\"\\" --listen"#), "{text}");
         assert!(text.contains(r#"ReadWritePaths="/srv/a b$HOME%%h\"\\""#), "{text}");
+        let text = plan(&Config { data_dir: "/srv/a\nExecStartPre=/bin/false".into(), ..config() }).text();
+        assert!(!text.lines().any(|line| line.starts_with("ExecStartPre")), "{text}");
         assert_eq!(for_shell("/srv/pond"), "/srv/pond");
         assert_eq!(for_shell("/srv/a b's"), r"'/srv/a b'\''s'");
     }

@@ -83,4 +83,17 @@ async fn a_cluster_that_is_not_there_cannot_be_taken_over() {
     let answer =
         bench.call(Method::POST, "/import", &[("cookie", &cookie), form], "cluster=x&path=%2Ftmp").await;
     assert_eq!(answer.status, 404, "{}", answer.text);
+    // What is in the way, or gone, shows what is there now, with what was asked for.
+    let form_of = format!("cluster={id}&path=%2Ftmp%2Fno-such-disk");
+    let answer = bench.call(Method::POST, "/import", &[("cookie", &cookie), form], &form_of).await;
+    assert_eq!(answer.status, 409, "{}", answer.text);
+    assert!(
+        answer.text.contains("/tmp/no-such-disk") && answer.text.contains("Look, without writing"),
+        "{}",
+        answer.text
+    );
+    let answer =
+        bench.call(Method::POST, "/import", &[("cookie", &cookie), form], &format!("cluster={id}")).await;
+    assert_eq!(answer.status, 422, "{}", answer.text);
+    assert!(answer.text.contains("name at least one disk or folder"), "{}", answer.text);
 }

@@ -50,6 +50,20 @@ async fn over_tls_cookies_are_secure_and_bound_to_the_host() {
         "{cookie}"
     );
     let answer = bench.call(Method::GET, "/healthz", &[], "").await;
+    assert_eq!(
+        answer.header("strict-transport-security"),
+        "",
+        "other ports of this name may speak plain HTTP"
+    );
+}
+
+#[tokio::test]
+async fn behind_a_proxy_that_speaks_tls_cookies_are_secure_too() {
+    let named = |config: &mut crate::app::Config| config.public_url = Some("https://mill.example".into());
+    let bench = Bench::with(recorded(), named).await;
+    let cookie = log_in(&bench).await;
+    assert!(cookie.starts_with("__Host-sid=") && cookie.contains("; Secure"), "{cookie}");
+    let answer = bench.call(Method::GET, "/healthz", &[], "").await;
     assert_eq!(answer.header("strict-transport-security"), "max-age=31536000");
 }
 

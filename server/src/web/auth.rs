@@ -105,7 +105,7 @@ pub async fn set_up(
 
 pub(super) fn signed_in(app: &App, headers: &HeaderMap, secret: &str, to: &str) -> Response {
     let mut response = render::go_to(headers, to);
-    response.headers_mut().insert(header::SET_COOKIE, cookie::sign_in(secret, app.config.tls.is_some()));
+    response.headers_mut().insert(header::SET_COOKIE, cookie::sign_in(secret, app.config.is_https()));
     response
 }
 
@@ -178,7 +178,7 @@ pub async fn log_in(
     page: Page,
     Form(form): Form<LoginForm>,
 ) -> Result<Response, AppError> {
-    let old = cookie::session(&page.headers, app.config.tls.is_some());
+    let old = cookie::session(&page.headers, app.config.is_https());
     let agent = agent(&page.headers);
     let done = auth::sign_in(&app, &form.name, &form.password, &address(from), agent, old.as_deref()).await;
     match done {
@@ -201,7 +201,7 @@ pub async fn log_out(
 ) -> Result<Response, AppError> {
     auth::sign_out(&app, &user.0).await?;
     let mut response = render::go_to(&headers, "/login");
-    response.headers_mut().insert(header::SET_COOKIE, cookie::sign_out(app.config.tls.is_some()));
+    response.headers_mut().insert(header::SET_COOKIE, cookie::sign_out(app.config.is_https()));
     Ok(response)
 }
 

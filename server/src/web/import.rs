@@ -70,7 +70,7 @@ struct ImportPage {
     looked: bool,
     clusters: Vec<ClusterCard>,
     refused: Vec<(String, String)>,
-    paths: Vec<String>,
+    not_here: String,
     data_dir: String,
     there: Chip,
     away: Chip,
@@ -211,7 +211,7 @@ async fn import_page(
         looked,
         clusters: clusters.into_iter().map(|found| card(found, &not_here, page.now)).collect(),
         refused: refused.into_iter().map(|(path, why)| (path.display().to_string(), why)).collect(),
-        paths: named,
+        not_here,
         data_dir,
         there: Chip::new(Tone::Healthy, "There"),
         away: Chip::new(Tone::Absent, "Missing"),
@@ -266,13 +266,20 @@ pub async fn start(
 ) -> Result<Response, AppError> {
     let wanted = form.cluster.parse().map(ClusterId);
     let wanted = wanted.map_err(|_| AppError::NotFound("a cluster of that id".into()))?;
-    match import::start(&app, &user.0, &cluster, wanted, &form.path).await {
+    match import::start(&app, &user.0, &cluster, wanted, &form.path, true).await {
         Ok(task) => Ok(render::go_to(&page.headers, &format!("/tasks/{task}"))),
-        Err(AppError::Conflict(why)) => {
+        Err(error @ (AppError::Conflict(_) | AppError::NotFound(_) | AppError::Invalid(_))) => {
+            let (status, why) = match error {
+                AppError::Invalid(wrong) => {
+                    let said: Vec<String> = wrong.into_iter().map(|error| error.detail).collect();
+                    (StatusCode::UNPROCESSABLE_ENTITY, said.join("; "))
+                }
+                other => (StatusCode::CONFLICT, other.to_string()),
+            };
             let errors = vec![FieldError::new("", why)];
             let form = LookForm { paths: form.path.join("\n"), ..LookForm::default() };
             let scan = import::scan(&form.all()).await.ok();
-            html_with(StatusCode::CONFLICT, &import_page(&app, &cluster, page, &form, scan, errors).await?)
+            html_with(status, &import_page(&app, &cluster, page, &form, scan, errors).await?)
         }
         Err(other) => Err(other),
     }

@@ -10,7 +10,7 @@ use crate::web::{format, html};
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
-use model::claims::{Claim, Fate, PartKind, noun_of};
+use model::claims::{Claim, Fate, PARTS_PAIRED_MAX, PartKind, Verdict, noun_of};
 use model::state::ClusterState;
 
 /// Parts of which pairs are drawn as a table with a row and a column each; of more they are listed.
@@ -78,23 +78,35 @@ fn chip(fate: Fate) -> Chip {
     }
 }
 
-/// What a claim means, in a sentence: the worst, and what else may happen instead.
-fn meaning(claim: &Claim) -> &'static str {
-    let has = |fate| claim.fates.contains(&fate);
-    match claim.worst() {
+/// What a claim means: the worst, what else may happen instead, and whether the cluster can start again.
+fn meaning(claim: &Claim) -> String {
+    let only = claim.fates.len() == 1;
+    let volumes = match claim.worst() {
         Fate::Available => "No volume has anything there.",
-        Fate::Reduced if has(Fate::Available) => {
+        Fate::Reduced if only => "Every volume stays in use, with less redundancy until it is rebuilt.",
+        Fate::Reduced => {
             "Volumes with a part there stay in use with less redundancy; the others notice nothing."
         }
-        Fate::Reduced => "Every volume stays in use, with less redundancy until it is rebuilt.",
-        Fate::Unavailable => {
+        Fate::Unavailable if only => {
             "Volumes stop for want of votes. Their data is whole on what is left; they go on when one of these is back."
         }
-        Fate::Lost if has(Fate::Unavailable) || has(Fate::Reduced) => {
-            "Volumes whose copies all lie there lose data. Others stop or go on, depending on where their parts lie."
+        Fate::Unavailable => {
+            "Volumes with too many votes there stop. Their data is whole on what is left; they go on when one of these is back. \
+             The others go on now."
         }
-        Fate::Lost => "All copies lie there: data is lost unless it comes back.",
-    }
+        Fate::Lost if only => "All copies lie there: data is lost unless it comes back.",
+        Fate::Lost => {
+            "Volumes whose copies all lie there lose data, unless it comes back. The others stop or go on, depending on where \
+             their parts lie."
+        }
+    };
+    let start = match claim.restarts {
+        true => "",
+        false => {
+            " Without it the cluster cannot be started again: more than half of its disks must be there."
+        }
+    };
+    format!("{volumes}{start}")
 }
 
 fn volumes_text(survives: &Survives, claim: &Claim) -> String {
@@ -117,7 +129,7 @@ fn loss(survives: &Survives, claim: &Claim) -> LossRow {
             PartKind::Domain => "failure domain as a whole",
         },
         chip: chip(claim.worst()),
-        text: meaning(claim).to_owned(),
+        text: meaning(claim),
         volumes: volumes_text(survives, claim),
     }
 }
@@ -154,21 +166,24 @@ fn pairs(survives: &Survives) -> Vec<PairRow> {
     (0..count).map(row).collect()
 }
 
-fn pairs_text(survives: &Survives) -> String {
-    let doubles = &survives.verdict.doubles;
-    let survived = doubles.iter().filter(|claim| claim.worst().goes_on()).count();
-    match (doubles.len(), survived) {
-        (0, _) if survives.verdict.parts.len() < 2 => "There is only one thing to lose.".to_owned(),
-        (0, _) => format!(
-            "{} parts make too many pairs for one page: ask for one with what-if on the command line.",
-            survives.verdict.parts.len()
+fn pairs_text(verdict: &Verdict) -> String {
+    let survived = verdict.doubles.iter().filter(|claim| claim.worst().goes_on()).count();
+    let parts = verdict.parts.len();
+    match (verdict.doubles.len(), survived) {
+        (0, _) if parts > PARTS_PAIRED_MAX => format!(
+            "{parts} parts make too many pairs for one page. Ask for one: curl -X POST … $MILLPOND/api/v1/what-if -d \
+             '{{\"fail\":[\"disk:ID\",\"disk:ID\"]}}'"
         ),
+        (0, _) => "There are no two things to lose that would not go together anyway.".to_owned(),
+        (1, 0) => "The one pair there is is not survived when both are lost at once.".to_owned(),
+        (1, _) => "The one pair there is is survived, also when both are lost at once.".to_owned(),
         (all, 0) => format!(
             "None of {all} pairs is survived when both are lost at once, before the first is rebuilt."
         ),
         (all, some) if all == some => {
             format!("All {all} pairs are survived, also when both are lost at once.")
         }
+        (all, 1) => format!("Of {all} pairs 1 is survived when both are lost at once."),
         (all, some) => format!("Of {all} pairs {some} are survived when both are lost at once."),
     }
 }
@@ -209,7 +224,7 @@ fn page_of(shell: Shell, cluster: &str, survives: &Survives) -> SurvivesPage {
         has_volumes: !survives.snapshot.objects.is_empty(),
         listed: listed.into_iter().map(|claim| loss(survives, claim)).collect(),
         pairs,
-        pairs_text: pairs_text(survives),
+        pairs_text: pairs_text(&survives.verdict),
         legend: [Fate::Available, Fate::Reduced, Fate::Unavailable, Fate::Lost].map(chip).to_vec(),
         shared: shared.chain(together).collect(),
         stranded: verdict
@@ -234,12 +249,69 @@ pub async fn page(
     Asked(query): Asked<Query>,
 ) -> Result<Response, AppError> {
     let survives = survives::of(&app, &cluster, query.policy.as_deref()).await?;
-    html(&page_of(page.shell, &cluster.key, &survives))
+    let key = cluster.key.clone();
+    // Every object is asked for every loss: not on a thread that serves pages.
+    let built = tokio::task::spawn_blocking(move || page_of(page.shell, &key, &survives));
+    html(&built.await.map_err(AppError::internal)?)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::web::testing::{Console, shows};
+
+    fn claim(fates: &[Fate], restarts: bool) -> Claim {
+        Claim { lost: vec![0, 1], fates: fates.iter().copied().collect(), restarts }
+    }
+
+    #[test]
+    fn what_happens_to_some_is_not_said_of_all() {
+        use Fate::{Available, Lost, Reduced, Unavailable};
+        for (fates, all) in [
+            (&[Lost][..], true),
+            (&[Available, Lost], false),
+            (&[Unavailable, Lost], false),
+            (&[Unavailable], true),
+            (&[Available, Unavailable], false),
+            (&[Reduced, Unavailable], false),
+            (&[Reduced], true),
+            (&[Available, Reduced], false),
+        ] {
+            let said = meaning(&claim(fates, true));
+            assert_eq!(!said.contains("others"), all, "{fates:?}: {said}");
+            assert!(!said.contains("started again"), "{said}");
+        }
+        assert!(meaning(&claim(&[Reduced], false)).contains("cannot be started again"));
+    }
+
+    #[test]
+    fn pairs_are_counted_in_words_that_fit() {
+        let verdict = |parts: usize, doubles: &[Fate]| {
+            let part = |index: usize| model::claims::Part {
+                kind: PartKind::Disk,
+                name: format!("disk {index}"),
+                disks: std::collections::BTreeSet::new(),
+            };
+            let policy = model::policy::Policy::built_in();
+            let usable = model::capacity::usable_by_policy(&model::placement::Topology::default(), &policy);
+            pairs_text(&Verdict {
+                usable,
+                refusal: None,
+                parts: (0..parts).map(part).collect(),
+                singles: Vec::new(),
+                doubles: doubles.iter().map(|fate| claim(&[*fate], true)).collect(),
+            })
+        };
+        use Fate::{Lost, Reduced};
+        assert!(verdict(2, &[]).contains("no two things"));
+        assert!(verdict(PARTS_PAIRED_MAX + 1, &[]).contains("/api/v1/what-if"));
+        assert!(
+            verdict(2, &[Lost]).contains("is not survived") && verdict(2, &[Reduced]).contains("is survived")
+        );
+        assert!(verdict(3, &[Lost, Lost, Reduced]).contains("Of 3 pairs 1 is survived"));
+        assert!(verdict(3, &[Lost, Lost]).contains("None of 2 pairs is"));
+        assert!(verdict(3, &[Reduced, Reduced]).contains("All 2 pairs are"));
+    }
 
     #[tokio::test]
     async fn every_loss_of_one_and_two_is_judged() {

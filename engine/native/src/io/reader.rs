@@ -107,7 +107,7 @@ impl Reader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::FileExt;
+    use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
     #[test]
     fn any_range_is_read_as_it_is() {
@@ -124,9 +124,10 @@ mod tests {
         }
         assert!(reader.read_at(12_799, &mut [0; 2]).is_err());
         // A file may end anywhere.
-        let odd = tempfile::tempfile().expect("a file");
-        odd.write_all_at(&bytes[..5000], 0).expect("write");
-        let reader = Reader::new(odd.into(), 5000);
+        let odd = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(odd.path(), &bytes[..5000]).expect("write");
+        let direct = std::fs::OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(odd.path());
+        let reader = Reader::new(direct.unwrap_or_else(|_| odd.reopen().expect("the file")).into(), 5000);
         let mut buffer = vec![0; 904];
         reader.read_at(4096, &mut buffer).expect("read");
         assert_eq!(buffer, bytes[4096..5000]);
