@@ -141,6 +141,8 @@ impl Inspect for Eyes {
     fn identities(&self, paths: &[PathBuf]) -> BTreeMap<PathBuf, String> {
         let mut known = inventory::identities_now();
         known.retain(|path, _| paths.contains(path));
+        let file = |path: &PathBuf| Some((path.clone(), crate::service::file_disks::identity(path)?));
+        known.extend(paths.iter().filter_map(file));
         known
     }
 

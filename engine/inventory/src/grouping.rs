@@ -250,8 +250,8 @@ fn yield_of(policy: &Policy, division: &Division, topology: &Topology) -> Yield 
     Yield { usable, refusal, remedy, survives, dies_with, sentences }
 }
 
-/// The smallest thing to add so that the policy can be placed: tiny disks for witnesses if they will do, else disks as
-/// large as the smallest one. With what it then yields.
+/// What to buy so that the policy can be placed: disks as large as the smallest one, with what they then yield; and that tiny
+/// ones do, where they are only there for witnesses.
 fn remedy(policy: &Policy, division: &Division, topology: &Topology) -> Option<String> {
     let missing =
         fault_domains_needed(policy).saturating_sub(usable_by_policy(topology, policy).has_fault_domains);
@@ -278,15 +278,18 @@ fn remedy(policy: &Policy, division: &Division, topology: &Topology) -> Option<S
     };
     let mut sizes = vec![DISK_BYTES_MIN];
     sizes.extend((smallest > DISK_BYTES_MIN).then_some(smallest));
-    let works = sizes.into_iter().filter_map(|size| Some((size, with(size)?)));
+    let mut works =
+        sizes.into_iter().rev().filter_map(|size| Some((size_text(size), size_text(with(size)?))));
+    let (size, usable) = works.next().filter(|_| missing > 0)?;
     let noun = words::remedy_noun(division.kind, missing);
-    let said: Vec<String> = works
-        .map(|(size, usable)| {
-            let (size, usable) = (size_text(size), size_text(usable));
-            format!("{missing} more {noun} of at least {size} (then {usable} are usable)")
-        })
-        .collect();
-    (missing > 0 && !said.is_empty()).then(|| format!("add {}", said.join(", or ")))
+    let said = format!("{missing} more {noun} of at least {size} (then {usable} are usable)");
+    Some(match works.next() {
+        Some((size, usable)) => {
+            let tiny = words::tiny(division.kind, missing, &size);
+            format!("{said}. For the witness alone {tiny} enough (then {usable} are usable)")
+        }
+        None => said,
+    })
 }
 
 fn fresh_id(index: u32, division: &Division) -> DiskId {

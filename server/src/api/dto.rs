@@ -195,6 +195,9 @@ pub struct Disk {
     /// What it holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub contents: Option<String>,
+    /// A word for what it holds, for `expected` of a claim that erases it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub mark: String,
     /// `eligible`, `erase-needed`, `in-use`, `ineligible`.
     pub eligibility: String,
     /// Why it may not be claimed.
@@ -239,6 +242,7 @@ impl From<disks::Disk> for Disk {
             size_bytes: view.size_bytes,
             media: to_word(&view.media),
             contents: disk.contents,
+            mark: disk.mark,
             eligibility: to_word(&disk.eligibility),
             reason: disk.reason,
             warnings: disk.warnings,

@@ -29,6 +29,8 @@ pub struct Disk {
     pub serial: Option<String>,
     /// What it holds now, in words.
     pub contents: Option<String>,
+    /// A word for that: a claim that lets it be erased can name it. Empty for claimed disks and files that are not there yet.
+    pub mark: String,
     /// Whether it may be claimed.
     pub eligibility: Eligibility,
     /// Why not.
@@ -56,6 +58,7 @@ pub fn claimed(view: DiskView) -> Disk {
         model: None,
         serial: None,
         contents: None,
+        mark: String::new(),
         eligibility: Eligibility::InUse,
         reason,
         warnings: vec![],
@@ -114,13 +117,14 @@ fn of_draft(disk: &DraftDisk) -> Disk {
     } else {
         (Eligibility::Eligible, None)
     };
-    let contents = disk.holds_data.then(|| "data of unknown kind".to_owned());
+    let contents = disk.holds_data.then(|| file_disks::contents(disk.looked.as_ref()));
     let warnings = vec![];
     Disk {
         view,
         model: None,
         serial: None,
         contents,
+        mark: disk.seen().map(draft::mark).unwrap_or_default(),
         eligibility,
         reason,
         warnings,
@@ -143,6 +147,7 @@ fn of_machine(app: &App, id: DiskId, host: &str, disk: &device::Disk) -> Disk {
         model: disk.facts.model.clone(),
         serial: disk.facts.serial.clone(),
         contents: disk.contents.summary(),
+        mark: draft::mark(&inventory::review(disk)),
         eligibility: disk.verdict.eligibility,
         reason: disk.verdict.reason.clone(),
         warnings,
@@ -214,19 +219,29 @@ pub struct Named {
     pub id: DiskId,
     /// Host that it is named for.
     pub host: String,
+    /// The mark of what the caller saw of it, when it may be erased.
+    pub expected: Option<String>,
+}
+
+impl Named {
+    /// A disk that is not to be erased.
+    pub fn new(field: impl Into<String>, id: DiskId, host: &str) -> Self {
+        Self { field: field.into(), id, host: host.to_owned(), expected: None }
+    }
 }
 
 /// Every disk that claims name, with its field.
 pub fn named_by(claims: &[Claim]) -> Vec<Named> {
     let of_claim = |(index, claim): (usize, &Claim)| {
-        let host = claim.host.clone();
+        let (host, expected) = (claim.host.clone(), claim.expected.clone());
         let lists = [("cache", claim.cache.clone()), ("capacity", claim.capacity.clone())];
         lists.into_iter().flat_map(move |(part, ids)| {
-            let host = host.clone();
+            let (host, expected) = (host.clone(), expected.clone());
             ids.into_iter().enumerate().map(move |(place, id)| Named {
                 field: format!("claims[{index}].{part}[{place}]"),
                 id,
                 host: host.clone(),
+                expected: expected.get(&id).cloned(),
             })
         })
     };
@@ -258,6 +273,14 @@ pub async fn seen_for_draft(app: &App, cluster: &Cluster) -> Result<Seen, AppErr
     }
 }
 
+/// Why a disk that was ticked for erasing is not taken: it is not what was ticked any more.
+pub fn changed(disk: &str, contents: Option<&str>) -> String {
+    let now = contents.unwrap_or("nothing that is known");
+    format!(
+        "{disk} was changed since it was listed and holds {now} now: look at it again, and tick it again if that may go"
+    )
+}
+
 /// Takes this machine's devices that are named into the draft, each under the host it is named for and as it was last seen:
 /// with that it is compared before it is written. Files of the draft stay as they are.
 ///
@@ -272,7 +295,7 @@ pub fn adopt(
 ) -> Result<(), AppError> {
     let free = free_devices(seen, snapshot);
     let mut problems = Vec::new();
-    for Named { field, id, host } in named {
+    for Named { field, id, host, expected } in named {
         let known = draft.disks.iter().position(|disk| disk.id == *id);
         if known.is_some_and(|known| draft.disks[known].review.is_none()) {
             continue;
@@ -285,6 +308,11 @@ pub fn adopt(
             }));
             continue;
         };
+        let review = inventory::review(device);
+        if expected.as_ref().is_some_and(|expected| *expected != draft::mark(&review)) {
+            problems.push(FieldError::new(field.clone(), changed(device.path(), review.contents.as_deref())));
+            continue;
+        }
         let why = inventory::why_not(app, device.path()).or_else(|| {
             let reason = device.verdict.reason.clone().unwrap_or_default();
             (!device.can_be_claimed()).then(|| format!("{}: {reason}", device.path()))
@@ -302,7 +330,8 @@ pub fn adopt(
             media: device.media().unwrap_or(Media::Hdd),
             make_file: false,
             holds_data: device.verdict.eligibility == Eligibility::EraseNeeded,
-            review: Some(inventory::review(device)),
+            review: Some(review),
+            looked: None,
         };
         match known {
             // It stays with the host that it was given to; the plan says so when a claim names another.
@@ -442,6 +471,7 @@ pub async fn add_file(
             make_file: file.make_file,
             holds_data: file.holds_data,
             review: None,
+            looked: file.looked.clone(),
         });
         Ok(id)
     };
@@ -450,33 +480,4 @@ pub async fn add_file(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use ::inventory::source::Recorded;
-    use ::inventory::{Options, survey};
-
-    /// A machine whose eligible disk is `sdh`, and a cluster with one disk that is known by the same identity.
-    fn free_beside(state: DiskState, path: &str) -> Vec<DiskId> {
-        let folder = tempfile::tempdir().unwrap();
-        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/inventory/fixtures");
-        std::fs::copy(fixtures.join("E9_lsblk_signatures.json"), folder.path().join("lsblk.json")).unwrap();
-        let machine = survey(&Recorded::open(folder.path()).unwrap(), Options::default()).unwrap();
-        let known = machine.find("sdh").unwrap().id;
-        let seen = Seen { inventory: Some(Arc::new(machine)), problem: None };
-        let mut snapshot = crate::web::sample::snapshot();
-        snapshot.disks.truncate(1);
-        let claimed = &mut snapshot.disks[0];
-        (claimed.id, claimed.state, claimed.path) = (known, state, path.into());
-        let free = free_devices(&seen, &snapshot);
-        free.iter().filter(|(_, disk)| disk.name() == "sdh").map(|(id, _)| *id).chain([known]).collect()
-    }
-
-    #[test]
-    fn a_claimed_disk_is_no_free_one_and_another_in_its_place_has_another_id() {
-        assert_eq!(free_beside(DiskState::Healthy, "/dev/sdh").len(), 1, "it is the claimed one");
-        let ids = free_beside(DiskState::Absent, "/dev/sdh");
-        assert_eq!(ids.len(), 2, "the claimed one was pulled: this is another");
-        assert_ne!(ids[0], ids[1]);
-        assert_eq!(ids, free_beside(DiskState::Absent, "/dev/sdh"), "the same at every look");
-    }
-}
+mod tests;

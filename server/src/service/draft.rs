@@ -16,7 +16,8 @@ use model::state::{ClusterState, ClusterType, HostKind, HostRole, Media};
 use model::units::REPAIR_DELAY_SECONDS;
 use model::view::{FaultDomainView, SiteView};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use sha2::{Digest, Sha256};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Hosts of one cluster at most. Source: vSAN.
 pub const HOSTS_MAX: usize = 64;
@@ -98,6 +99,29 @@ pub struct DraftDisk {
     /// What was seen of a block device when it was given to its host or claimed; `None` for a file.
     #[serde(default)]
     pub review: Option<Review>,
+    /// What a file that was there held when it was added; `None` for a device, and for a file that will be made.
+    #[serde(default)]
+    pub looked: Option<Review>,
+}
+
+impl DraftDisk {
+    /// The mark of what was seen of it last.
+    pub fn mark(&self) -> String {
+        self.seen().map_or_else(|| "new".to_owned(), mark)
+    }
+
+    /// What was seen of it last; `None` for a file that will be made.
+    pub fn seen(&self) -> Option<&Review> {
+        self.review.as_ref().or(self.looked.as_ref())
+    }
+}
+
+/// A word for what was seen of a disk: another one as soon as it is another disk, or holds something else. Whoever lets a disk
+/// be erased says with it what they saw.
+pub fn mark(seen: &Review) -> String {
+    let contents = seen.contents.as_deref().unwrap_or_default();
+    let digest = Sha256::digest(format!("{}\0{contents}\0{}", seen.identity, seen.fingerprint));
+    digest.iter().take(12).map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// One claim: disks of one host for their roles. An empty `cache` lets each capacity disk carry its own log.
@@ -118,6 +142,20 @@ pub struct Claim {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(test, schema(value_type = Vec<String>))]
     pub erase: Vec<DiskId>,
+    /// The `mark` that each of those was listed with. One that has another by now is refused: it holds something that nobody saw.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[cfg_attr(test, schema(value_type = std::collections::BTreeMap<String, String>))]
+    pub expected: BTreeMap<DiskId, String>,
+}
+
+impl Claim {
+    /// Lets a disk be erased that was seen with this mark.
+    pub fn tick(&mut self, id: DiskId, mark: impl Into<String>) {
+        if !self.erase.contains(&id) {
+            self.erase.push(id);
+        }
+        self.expected.insert(id, mark.into());
+    }
 }
 
 /// Data services of the cluster.
@@ -186,6 +224,18 @@ impl Draft {
     /// A disk by id.
     pub fn disk(&self, id: DiskId) -> Option<&DraftDisk> {
         self.disks.iter().find(|disk| disk.id == id)
+    }
+
+    /// Disks that may be erased, each with the mark of what was seen when that was decided.
+    pub fn ticked(&self) -> BTreeMap<DiskId, String> {
+        let mut ticked = BTreeMap::new();
+        for claim in &self.claims {
+            for id in &claim.erase {
+                let known = claim.expected.get(id).cloned().or_else(|| self.disk(*id).map(DraftDisk::mark));
+                ticked.extend(known.map(|mark| (*id, mark)));
+            }
+        }
+        ticked
     }
 
     /// Adds a host.

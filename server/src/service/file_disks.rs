@@ -2,7 +2,9 @@
 use crate::edge::Rng;
 use crate::error::AppError;
 use model::ids::DiskId;
+use model::plan::Review;
 use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 /// Bytes of a file that are looked at, at most, to see whether it is blank.
@@ -17,6 +19,33 @@ pub struct FileDisk {
     pub make_file: bool,
     /// Whether it holds anything.
     pub holds_data: bool,
+    /// What it holds; `None` when it has to be made.
+    pub looked: Option<Review>,
+}
+
+/// What is said of a file that holds something.
+pub fn contents(looked: Option<&Review>) -> String {
+    let known = looked.and_then(|looked| looked.contents.clone());
+    known.unwrap_or_else(|| "data of unknown kind".to_owned())
+}
+
+/// What a file is known by: another one in its place has another. `None` when there is no plain file.
+pub fn identity(path: &Path) -> Option<String> {
+    let meta = std::fs::symlink_metadata(path).ok().filter(std::fs::Metadata::is_file)?;
+    Some(format!("file:{}:{}", meta.dev(), meta.ino()))
+}
+
+/// Looks at what a file holds as the engine does right before it writes.
+fn look(path: &Path) -> std::io::Result<Review> {
+    let file = std::fs::File::open(path)?;
+    let size_bytes = file.metadata()?.len();
+    let read = |offset: u64, buffer: &mut [u8]| file.read_exact_at(buffer, offset);
+    let contents = ::inventory::contents::look(&read, size_bytes);
+    Ok(Review {
+        identity: identity(path).unwrap_or_default(),
+        fingerprint: ::inventory::contents::fingerprint(&read, size_bytes, &contents),
+        contents: contents.summary(),
+    })
 }
 
 /// Looks at a path for a file disk; changes nothing.
@@ -28,7 +57,12 @@ pub fn look_at_file(path: &Path, size_bytes: Option<u64>) -> Result<FileDisk, Ap
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let missing =
                 || AppError::field("size_bytes", "the file is not there; say how large it shall be");
-            Ok(FileDisk { size_bytes: size_bytes.ok_or_else(missing)?, make_file: true, holds_data: false })
+            Ok(FileDisk {
+                size_bytes: size_bytes.ok_or_else(missing)?,
+                make_file: true,
+                holds_data: false,
+                looked: None,
+            })
         }
         Err(error) => Err(AppError::field("path", format!("cannot be looked at: {error}"))),
         Ok(meta) if !meta.is_file() => Err(AppError::field("path", "is there and is not a plain file")),
@@ -37,9 +71,10 @@ pub fn look_at_file(path: &Path, size_bytes: Option<u64>) -> Result<FileDisk, Ap
                 let detail = format!("the file is there and has {} bytes; leave the size out", meta.len());
                 return Err(AppError::field("size_bytes", detail));
             }
-            let blank = is_blank(path)
-                .map_err(|error| AppError::field("path", format!("cannot be read: {error}")))?;
-            Ok(FileDisk { size_bytes: meta.len(), make_file: false, holds_data: !blank })
+            let unread = |error: std::io::Error| AppError::field("path", format!("cannot be read: {error}"));
+            let looked = look(path).map_err(unread)?;
+            let holds_data = !is_blank(path).map_err(unread)?;
+            Ok(FileDisk { size_bytes: meta.len(), make_file: false, holds_data, looked: Some(looked) })
         }
     }
 }
@@ -89,8 +124,16 @@ mod tests {
         let file = std::fs::File::create(&path).unwrap();
         file.set_len(64 << 20).unwrap();
         assert!(!look_at_file(&path, None).unwrap().holds_data);
-        std::os::unix::fs::FileExt::write_all_at(&file, &[1], (48 << 20) + 7).unwrap();
+        let blank = look_at_file(&path, None).unwrap().looked.unwrap();
+        file.write_all_at(&[1], (48 << 20) + 7).unwrap();
         assert!(look_at_file(&path, None).unwrap().holds_data);
+        // What is written over it later is seen, and so is another file in its place.
+        file.write_all_at(&[0x55; 4096], 0).unwrap();
+        let written = look_at_file(&path, None).unwrap().looked.unwrap();
+        assert_ne!(written.fingerprint, blank.fingerprint);
+        assert_eq!(written.identity, blank.identity);
+        std::fs::copy(&path, folder.path().join("copy")).unwrap();
+        assert_ne!(identity(&folder.path().join("copy")).unwrap(), written.identity);
         assert!(look_at_file(&path, Some(1)).is_err());
         assert!(look_at_file(folder.path(), None).is_err());
     }

@@ -9,7 +9,7 @@ use crate::edge::Rng;
 use crate::error::{AppError, FieldError};
 use crate::service::auth::check_name;
 use crate::service::draft::{self, Claim, Draft, DraftDisk, DraftHost};
-use crate::service::{inventory, policies};
+use crate::service::{disks, file_disks, inventory, policies};
 use ::inventory::disk as device;
 use ::inventory::grouping::{Division, Domain, Grouping, Member, domain_of, evaluate, free_name, propose};
 use ::inventory::warning::of_division;
@@ -21,6 +21,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 mod devices;
+
+/// How the fault domain of hosts on one device is called, before the name of the first.
+const ONE_DEVICE: &str = "device-of-";
 
 /// A disk or file that could lie in a failure domain.
 #[derive(Clone, Debug)]
@@ -35,6 +38,8 @@ pub struct Candidate {
     pub is_read: bool,
     /// Whether it holds something, so that claiming it erases it.
     pub holds_data: bool,
+    /// The mark of what it holds: a tick for erasing names it.
+    pub mark: String,
     /// The block device; `None` for a file.
     pub device: Option<Arc<device::Disk>>,
     /// What to know before it is claimed.
@@ -100,6 +105,7 @@ fn of_device(disk: &device::Disk) -> Candidate {
         contents: disk.contents.summary(),
         is_read: disk.contents.was_read,
         holds_data: disk.verdict.eligibility == model::state::Eligibility::EraseNeeded,
+        mark: draft::mark(&inventory::review(disk)),
         warnings: disk.warnings.iter().map(|warning| warning.text.clone()).collect(),
         device: Some(Arc::new(disk.clone())),
     }
@@ -120,9 +126,10 @@ fn of_file(file: &DraftDisk, known: &[device::Disk]) -> Candidate {
     Candidate {
         member,
         path: file.path.clone(),
-        contents: file.holds_data.then(|| "data of unknown kind".to_owned()),
+        contents: file.holds_data.then(|| file_disks::contents(file.looked.as_ref())),
         is_read: true,
         holds_data: file.holds_data,
+        mark: file.mark(),
         device: None,
         warnings: under.note.into_iter().collect(),
     }
@@ -180,8 +187,8 @@ pub struct Wish {
     pub domains: Vec<WishDomain>,
     /// Where each disk goes; one that is not named goes nowhere.
     pub places: BTreeMap<DiskId, Place>,
-    /// Disks that hold something and may be erased.
-    pub erase: BTreeSet<DiskId>,
+    /// Disks that hold something and may be erased, each with the mark that it was shown with.
+    pub erase: BTreeMap<DiskId, String>,
 }
 
 impl Wish {
@@ -197,8 +204,7 @@ impl Wish {
                 places.insert(*id, if shared.contains(id) { Place::Slices } else { Place::In(index) });
             }
         }
-        let erase = draft.claims.iter().flat_map(|claim| claim.erase.iter().copied()).collect();
-        Self { kind: grouping.kind, domains, places, erase }
+        Self { kind: grouping.kind, domains, places, erase: draft.ticked() }
     }
 
     /// What the draft holds now.
@@ -218,7 +224,7 @@ impl Wish {
             kind: hosts.first().map_or(HostKind::Disk, |host| host.kind),
             domains: hosts.iter().map(domain).collect(),
             places: draft.disks.iter().map(|disk| (disk.id, place(disk))).collect(),
-            erase: draft.claims.iter().flat_map(|claim| claim.erase.iter().copied()).collect(),
+            erase: draft.ticked(),
         }
     }
 
@@ -237,6 +243,30 @@ impl Wish {
             problems.extend(wrong.map(|detail| FieldError::new(format!("n.{index}"), detail)));
         }
         problems
+    }
+
+    /// Whether it may be erased, as it is now.
+    pub fn erases(&self, candidate: &Candidate) -> bool {
+        candidate.holds_data && self.erase.get(&candidate.member.id) == Some(&candidate.mark)
+    }
+
+    /// What is wrong with its disks, one by one (`disk-ID`): those that are gone, and ticks for what a disk holds no more.
+    pub fn lost(&self, draft: &Draft, candidates: &[Candidate]) -> Vec<FieldError> {
+        let find = |id: &DiskId| candidates.iter().find(|one| one.member.id == *id);
+        let gone = self.places.iter().filter(|(id, place)| **place != Place::Out && find(id).is_none());
+        let gone = gone.map(|(id, _)| {
+            let name = draft.disk(*id).map_or_else(|| id.to_string(), |disk| disk.name.clone());
+            FieldError::new(
+                "",
+                format!("{name} is not there any more, or in use: it is in no failure domain now"),
+            )
+        });
+        let ticked = self.erase.keys().filter_map(find).filter(|one| one.holds_data && !self.erases(one));
+        let ticked = ticked.map(|one| {
+            let detail = disks::changed(&one.member.name, one.contents.as_deref());
+            FieldError::new(format!("disk-{}", one.member.id), detail)
+        });
+        gone.chain(ticked).collect()
     }
 
     /// Puts the wish into the draft: hosts, disks, claims and fault domains. What the engine is told later follows from these alone.
@@ -272,7 +302,27 @@ impl Wish {
         put_disks(draft, candidates, &homes);
         let old = std::mem::take(&mut draft.claims);
         draft.claims = self.claims(&slices, candidates, &old);
-        draft.fault_domains = together(&division(draft, candidates), &mut names);
+        let mut kept = self.kept(draft);
+        names.extend(kept.iter().map(|domain| domain.name.clone()));
+        for hosts in division(draft, candidates).together() {
+            merge(&mut kept, &hosts, &mut names);
+        }
+        draft.fault_domains = kept;
+    }
+
+    /// The fault domains that a person named, with the hosts that are still there under the names that they have now.
+    fn kept(&self, draft: &Draft) -> Vec<FaultDomainView> {
+        let renamed = |host: &String| {
+            let domain = self.domains.iter().find(|domain| domain.before == *host);
+            let name = domain.map_or(host, |domain| &domain.name);
+            draft.host(name).map(|host| host.name.clone())
+        };
+        let by_hand = draft.fault_domains.iter().filter(|domain| !domain.name.starts_with(ONE_DEVICE));
+        let now = by_hand.map(|domain| FaultDomainView {
+            name: domain.name.clone(),
+            hosts: domain.hosts.iter().filter_map(renamed).collect(),
+        });
+        now.filter(|domain| !domain.hosts.is_empty()).collect()
     }
 
     fn place(&self, candidate: &Candidate) -> Place {
@@ -306,11 +356,13 @@ impl Wish {
                 continue;
             }
             let used = group.iter().copied().chain(slices.iter().copied());
-            let erase = used.filter(|one| one.holds_data && self.erase.contains(&one.member.id));
-            let erase =
-                erase.map(|one| one.member.id).filter(|id| capacity.contains(id) || cache.contains(id));
-            let erase = erase.collect();
-            claims.push(Claim { host: domain.name.clone(), cache, capacity, erase });
+            let mut claim = Claim { host: domain.name.clone(), cache, capacity, ..Claim::default() };
+            for one in used.filter(|one| self.erases(one)) {
+                if own_disks(&claim).contains(&one.member.id) {
+                    claim.tick(one.member.id, one.mark.clone());
+                }
+            }
+            claims.push(claim);
         }
         claims
     }
@@ -355,6 +407,7 @@ fn put_disks(draft: &mut Draft, candidates: &[Candidate], homes: &BTreeMap<DiskI
         make_file: false,
         holds_data: one.holds_data,
         review: one.device.as_ref().map(|device| inventory::review(device)),
+        looked: None,
     }));
 }
 
@@ -387,13 +440,25 @@ pub fn division(draft: &Draft, candidates: &[Candidate]) -> Division {
     }
 }
 
-/// Named fault domains for domains that lie on one device.
-fn together(division: &Division, names: &mut BTreeSet<String>) -> Vec<FaultDomainView> {
-    let named = |hosts: Vec<&str>| FaultDomainView {
-        name: free_name(&format!("device-of-{}", hosts[0]), names),
-        hosts: hosts.iter().map(|host| (*host).to_owned()).collect(),
+/// Puts hosts on one device into one named fault domain: into the first that has one of them, with all that the others of
+/// them were together with, or else into a new one.
+fn merge(domains: &mut Vec<FaultDomainView>, hosts: &[&str], names: &mut BTreeSet<String>) {
+    let has_one = |domain: &FaultDomainView| domain.hosts.iter().any(|host| hosts.contains(&host.as_str()));
+    let at = domains.iter().position(has_one);
+    let mut all: Vec<String> =
+        domains.iter().filter(|domain| has_one(domain)).flat_map(|domain| domain.hosts.clone()).collect();
+    for host in hosts {
+        if !all.iter().any(|known| known == host) {
+            all.push((*host).to_owned());
+        }
+    }
+    let name = match at {
+        Some(at) => domains[at].name.clone(),
+        None => free_name(&format!("{ONE_DEVICE}{}", hosts[0]), names),
     };
-    division.together().into_iter().map(named).collect()
+    domains.retain(|domain| !has_one(domain));
+    let at = at.unwrap_or(domains.len()).min(domains.len());
+    domains.insert(at, FaultDomainView { name, hosts: all });
 }
 
 /// What the roles of the draft's claims will cost, a sentence with numbers each.

@@ -50,11 +50,7 @@ pub async fn add(
     if snapshot.hosts.iter().any(|host| host.name == name) {
         return Err(AppError::Conflict(format!("host \"{name}\" exists already; choose another name")));
     }
-    let named = |(index, id): (usize, &DiskId)| disks::Named {
-        field: format!("disks[{index}]"),
-        id: *id,
-        host: name.to_owned(),
-    };
+    let named = |(index, id): (usize, &DiskId)| disks::Named::new(format!("disks[{index}]"), *id, name);
     let named: Vec<_> = ids.iter().enumerate().map(named).collect();
     let seen = disks::seen_for(app, cluster, &named).await?;
     let put = |draft: &mut draft::Draft| {

@@ -169,6 +169,7 @@ pub fn put(draft: &mut Draft, rng: &dyn Rng, data_dir: &Path, shape: &LabShape) 
                     make_file: true,
                     holds_data: false,
                     review: None,
+                    looked: None,
                 });
             }
         }

@@ -4,12 +4,19 @@
 //! same functions that decide on the live cluster.
 use crate::error::{AppError, FieldError};
 use crate::service::auth::check_name;
+use crate::service::disks::changed;
 use crate::service::draft::{
     Claim, Draft, DraftDisk, SpaceEfficiency, fault_domain_problems, policy_problems,
 };
+use crate::service::format::plural;
+use crate::service::grouping::serves_others;
+use model::arithmetic::fault_domains_needed;
+use model::capacity::usable_by_policy;
+use model::claims::noun_of;
 use model::disk_room::{LOG_BYTES_MIN, SLICES_MAX, data_bytes, slice_bytes};
 use model::engine::Capabilities;
 use model::ids::{DiskGroupId, DiskId};
+use model::placement::Topology;
 use model::plan::{ClusterPlan, PlannedDisk, PlannedGroup, PlannedHost};
 use model::recommend::{Candidate, GROUP_CAPACITY_MAX, Recommendation, recommend};
 use model::state::{ClusterState, ClusterType, DiskRole, DiskState, HostState};
@@ -36,18 +43,37 @@ fn candidate(disk: &DraftDisk) -> Candidate {
     Candidate { id: disk.id, name: disk.name.clone(), size_bytes: disk.size_bytes, media: disk.media }
 }
 
-/// The claims that follow the recommendation for every host. Disks that hold something are left out.
+/// The claims that follow the recommendation for every host. Disks that hold something are left out, unless they are ticked.
+/// A cache disk whose slices serve several hosts stays that: its own host is no domain with data.
 pub fn recommended_claims(draft: &Draft) -> Vec<Claim> {
+    let ticked = draft.ticked();
+    let may_go = |disk: &&DraftDisk| !disk.holds_data || ticked.get(&disk.id) == Some(&disk.mark());
+    let slice = |host: &str| {
+        let claim = draft.claims.iter().find(|claim| claim.host == host)?;
+        let foreign = |id: &&DiskId| draft.disk(**id).is_some_and(|disk| disk.host != host);
+        claim.cache.iter().find(foreign).copied()
+    };
     let mut claims = Vec::new();
     for host in &draft.hosts {
-        let blank: Vec<Candidate> =
-            disks_of(draft, &host.name).filter(|disk| !disk.holds_data).map(candidate).collect();
+        if serves_others(draft, &host.name) {
+            continue;
+        }
+        let blank: Vec<Candidate> = disks_of(draft, &host.name).filter(may_go).map(candidate).collect();
         let mut claim = Claim { host: host.name.clone(), ..Claim::default() };
         for advice in recommend(&blank) {
             match advice.role {
                 DiskRole::Cache => claim.cache.push(advice.id),
                 DiskRole::Capacity | DiskRole::Combined => claim.capacity.push(advice.id),
                 DiskRole::None => {}
+            }
+        }
+        if let Some(slice) = slice(&host.name) {
+            let own = std::mem::replace(&mut claim.cache, vec![slice]);
+            claim.capacity.extend(own);
+        }
+        for id in claim.cache.clone().into_iter().chain(claim.capacity.clone()) {
+            if let (Some(mark), Some(true)) = (ticked.get(&id), draft.disk(id).map(|disk| disk.holds_data)) {
+                claim.tick(id, mark.clone());
             }
         }
         if !claim.capacity.is_empty() {
@@ -120,7 +146,11 @@ fn disk_problem(draft: &Draft, claim: &Claim, id: DiskId, twice: bool) -> Option
     if disk.size_bytes < DISK_BYTES_MIN {
         return Some(format!("disk {} is smaller than {} MiB", disk.name, DISK_BYTES_MIN >> 20));
     }
-    let contents = disk.review.as_ref().and_then(|review| review.contents.as_deref()).unwrap_or("something");
+    let contents = disk.seen().and_then(|review| review.contents.as_deref()).unwrap_or("something");
+    let expected = claim.expected.get(&id).filter(|_| claim.erase.contains(&id));
+    if expected.is_some_and(|expected| *expected != disk.mark()) {
+        return Some(changed(&disk.name, Some(contents)));
+    }
     (disk.holds_data && !claim.erase.contains(&id)).then(|| {
         format!("disk {} holds {contents}; name it in `erase` if that may go, or leave it out", disk.name)
     })
@@ -173,7 +203,7 @@ pub fn planned_groups(draft: &Draft, claims: &[Claim]) -> Vec<PlannedGroup> {
                 media: disk.media,
                 make_file: disk.make_file,
                 erase: claim.erase.contains(id),
-                review: disk.review.clone(),
+                review: disk.seen().cloned(),
             })
         };
         for (cache, capacity) in groups_of(claim) {
@@ -293,19 +323,31 @@ pub fn warnings(draft: &Draft) -> Vec<String> {
     let hosts: Vec<(&str, bool)> =
         hosts.map(|host| (host.name.as_str(), claimed.contains(host.name.as_str()))).collect();
     let mut warnings = model::capacity::effective_domains(&hosts, &draft.fault_domains).warnings;
-    if (1..3).contains(&claimed.len()) {
-        let count = claimed.len();
-        warnings.push(format!(
-            "{count} of the 3 hosts that a mirrored volume needs: volumes can be made without protection only, until more are added"
-        ));
-    }
+    warnings.extend(too_few(draft));
     let mut users: BTreeMap<DiskId, u32> = BTreeMap::new();
     draft.claims.iter().flat_map(|claim| &claim.cache).for_each(|id| *users.entry(*id).or_default() += 1);
     for (id, _) in users.iter().filter(|(_, count)| **count > 1) {
         let name = draft.disk(*id).map_or_else(|| id.to_string(), |disk| disk.name.clone());
-        warnings.push(format!("cache disk {name} is shared: the disk groups behind it fail together"));
+        warnings.push(format!("the cache disk {name} is shared: the disk groups behind it fail together"));
     }
     warnings
+}
+
+/// That the default policy needs more fault domains than there are with data; `None` when it does not, or none is there yet.
+fn too_few(draft: &Draft) -> Option<String> {
+    let policy = draft.policies.iter().find(|policy| policy.name == draft.default_policy)?;
+    let usable = usable_by_policy(&Topology::from_snapshot(&picture(draft, Timestamp(0))), policy);
+    let (has, needs) = (usable.has_fault_domains, fault_domains_needed(policy));
+    if !(1..needs).contains(&has) {
+        return None;
+    }
+    let kind = draft.claims.first().and_then(|claim| draft.host(&claim.host)).map(|host| host.kind);
+    let noun = if draft.fault_domains.is_empty() { noun_of(kind?) } else { "fault domain" };
+    Some(format!(
+        "{has} of the {} that the policy {} needs: until more are added, volumes can only be made with a policy that survives less",
+        plural(needs.into(), noun),
+        policy.name
+    ))
 }
 
 /// The cluster that the draft would make, as if it ran and held nothing. Unclaimed disks do not appear.
@@ -404,79 +446,4 @@ fn planned_cluster(draft: &Draft, now: Timestamp) -> ClusterView {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::edge::{Rng, SystemRng};
-    use crate::service::lab;
-    use model::engine::EngineKind;
-    use std::path::Path;
-
-    fn nothing_special() -> Capabilities {
-        Capabilities { engine: EngineKind::Native, features: BTreeMap::new() }
-    }
-
-    fn lab_draft(shape: &str) -> Draft {
-        let rng: &dyn Rng = &SystemRng;
-        let mut draft = Draft::new(rng, None);
-        lab::put(&mut draft, rng, Path::new("/data"), &lab::parse_shape(shape).unwrap());
-        draft.name = "mill".into();
-        draft.claims = recommended_claims(&draft);
-        draft
-    }
-
-    fn fields(result: Result<ClusterPlan, AppError>) -> Vec<String> {
-        match result {
-            Err(AppError::Invalid(errors)) => errors.into_iter().map(|error| error.field).collect(),
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[test]
-    fn the_recommended_lab_is_a_plan() {
-        let draft = lab_draft("hosts=4,cache=1x256MiB,capacity=2x1GiB");
-        let plan = plan(&draft, &nothing_special()).unwrap();
-        assert_eq!((plan.hosts.len(), plan.claims.len()), (4, 4));
-        assert!(plan.claims.iter().all(|group| group.cache.is_some() && group.capacity.len() == 2));
-        assert_eq!(picture(&draft, Timestamp(0)).disks.len(), 12);
-    }
-
-    #[test]
-    fn without_a_cache_each_disk_is_its_own_group() {
-        let mut draft = lab_draft("hosts=3,cache=0,capacity=2x1GiB");
-        draft.claims.iter_mut().for_each(|claim| claim.capacity.append(&mut claim.cache));
-        let plan = plan(&draft, &nothing_special()).unwrap();
-        assert_eq!(plan.claims.len(), 6);
-        assert!(plan.claims.iter().all(|group| group.cache.is_none() && group.capacity.len() == 1));
-    }
-
-    #[test]
-    fn every_wrong_claim_names_its_field() {
-        let mut draft = lab_draft("hosts=3,cache=1x256MiB,capacity=2x1GiB");
-        let foreign = draft.claims[1].capacity[0];
-        draft.claims[0].capacity.push(foreign);
-        draft.claims[2].host = "h9".into();
-        draft.name = "../x".into();
-        let wrong = fields(plan(&draft, &nothing_special()));
-        for field in ["name", "claims[0].capacity[2]", "claims[2].host"] {
-            assert!(wrong.contains(&field.to_owned()), "{field} in {wrong:?}");
-        }
-    }
-
-    #[test]
-    fn a_disk_that_holds_something_is_only_taken_when_it_is_listed() {
-        let mut draft = lab_draft("hosts=3,cache=1x256MiB,capacity=1x1GiB");
-        let id = draft.claims[0].capacity[0];
-        draft.disks.iter_mut().filter(|disk| disk.id == id).for_each(|disk| disk.holds_data = true);
-        assert_eq!(fields(plan(&draft, &nothing_special())), ["claims[0].capacity[0]"]);
-        draft.claims[0].erase.push(id);
-        assert!(plan(&draft, &nothing_special()).is_ok());
-    }
-
-    #[test]
-    fn what_the_engine_lacks_is_named() {
-        let mut draft = lab_draft("hosts=3");
-        draft.services.encryption = true;
-        let error = plan(&draft, &nothing_special()).unwrap_err();
-        assert!(matches!(&error, AppError::NotYet(text) if text.contains("encryption")), "{error}");
-    }
-}
+mod tests;

@@ -24,7 +24,7 @@ pub async fn replace(
     let snapshot = cluster.snapshot().await?;
     let known = snapshot.disks.iter().find(|disk| disk.id == lost);
     let known = known.ok_or_else(|| AppError::NotFound(format!("disk {lost}")))?;
-    let named = [disks::Named { field: "by".into(), id: by, host: known.host.clone() }];
+    let named = [disks::Named::new("by", by, &known.host)];
     let seen = disks::seen_for(app, cluster, &named).await?;
     let mut draft = draft::load(app, &cluster.key).await?.draft;
     draft.hosts.retain(|host| host.name != known.host);
@@ -38,7 +38,8 @@ pub async fn replace(
     // It takes the place of the lost one, whatever host it was meant for.
     draft.disks.iter_mut().filter(|disk| disk.id == by).for_each(|disk| disk.host.clone_from(&known.host));
     disks::adopt(app, &seen, &snapshot, &mut draft, &named)?;
-    let claim = Claim { host: known.host.clone(), cache: Vec::new(), capacity: vec![by], erase };
+    let claim =
+        Claim { host: known.host.clone(), cache: Vec::new(), capacity: vec![by], erase, ..Claim::default() };
     plan::check_claims(&draft, std::slice::from_ref(&claim)).map_err(on_by)?;
     let groups = plan::planned_groups(&draft, &[claim]);
     let planned = groups.into_iter().flat_map(|group| group.capacity).next();

@@ -92,5 +92,6 @@ fn as_file(disk: &DiskView) -> DraftDisk {
         make_file: false,
         holds_data: false,
         review: None,
+        looked: None,
     }
 }

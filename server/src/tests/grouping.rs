@@ -3,6 +3,7 @@ use super::{Answer, Bench, unconfigured};
 use crate::app::NATIVE;
 use crate::db::users::Role;
 use crate::service::draft::{self, Draft};
+use crate::service::inventory;
 use axum::http::Method;
 use std::path::Path;
 
@@ -11,21 +12,26 @@ const STEP: &str = "/setup-cluster/native/group";
 struct Desk {
     bench: Bench,
     cookie: String,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 impl Desk {
     /// Before a recorded machine with six disks in docks, of which four can be claimed and two are halves of one drive.
     async fn new() -> Self {
+        Self::before(&[("E2_lsblk_usb_dock.json", "lsblk.json"), ("E2_by_path.json", "by-path.json")]).await
+    }
+
+    /// Before the machine that these files record.
+    async fn before(files: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/inventory/fixtures");
-        for (from, name) in [("E2_lsblk_usb_dock.json", "lsblk.json"), ("E2_by_path.json", "by-path.json")] {
+        for (from, name) in files {
             std::fs::copy(fixtures.join(from), folder.path().join(name)).unwrap();
         }
         let path = folder.path().canonicalize().unwrap();
         let bench = Bench::with(unconfigured(), |config| config.inventory_dir = Some(path)).await;
         let cookie = bench.cookie(Role::Admin).await;
-        Self { bench, cookie, _folder: folder }
+        Self { bench, cookie, folder }
     }
 
     async fn get(&self, path: &str) -> Answer {
@@ -39,7 +45,12 @@ impl Desk {
     /// Everything that the form holds now, with some fields changed and a button pressed, as a browser would send it.
     async fn press(&self, go: &str, changes: &[(&str, &str)]) -> Answer {
         let page = self.get(STEP).await.text;
-        let mut fields = fields(&page);
+        self.press_on(&page, go, changes).await
+    }
+
+    /// As [`Desk::press`] on a page that was shown before.
+    async fn press_on(&self, page: &str, go: &str, changes: &[(&str, &str)]) -> Answer {
+        let mut fields = fields(page);
         for (name, value) in changes {
             fields.retain(|(known, _)| known != name);
             fields.push(((*name).to_owned(), (*value).to_owned()));
@@ -51,6 +62,15 @@ impl Desk {
         let headers =
             [("cookie", self.cookie.as_str()), ("content-type", "application/x-www-form-urlencoded")];
         self.bench.call(Method::POST, STEP, &headers, &body.join("&")).await
+    }
+
+    /// The recorded machine changes, and is looked at again.
+    async fn machine(&self, change: impl Fn(&mut serde_json::Value)) {
+        let path = self.folder.path().join("lsblk.json");
+        let mut listing = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        change(&mut listing);
+        std::fs::write(&path, listing.to_string()).unwrap();
+        inventory::expire(&self.bench.app).await;
     }
 
     async fn take(&self, title: &str) {
@@ -172,14 +192,18 @@ async fn domains_are_renamed_removed_and_a_rename_keeps_the_host() {
     assert!(draft.claims.iter().all(|claim| claim.host != "attic"));
     let page = desk.get(STEP).await.text;
     assert!(page.contains("Left out") && page.contains("needs 3 fault domains, 2 available"), "{page}");
-    assert!(page.contains("To buy: add 1 more device of at least 67.11 MB"), "{page}");
+    assert!(
+        page.contains("To buy: 1 more disk of at least")
+            && page.contains("even a file of 67.11 MB on another"),
+        "{page}"
+    );
 }
 
 #[tokio::test]
 async fn files_on_one_device_are_one_domain_and_a_wrong_path_is_kept() {
     let bench = Bench::new(unconfigured()).await;
     let cookie = bench.cookie(Role::Admin).await;
-    let desk = Desk { bench, cookie, _folder: tempfile::tempdir().unwrap() };
+    let desk = Desk { bench, cookie, folder: tempfile::tempdir().unwrap() };
     let folder = desk.bench.folder.path().canonicalize().unwrap();
     let answer =
         desk.press("file", &[("kind", "disk"), ("file_path", "/nowhere/a.img"), ("file_size", "1GiB")]).await;
@@ -196,4 +220,94 @@ async fn files_on_one_device_are_one_domain_and_a_wrong_path_is_kept() {
     assert_eq!((draft.hosts.len(), draft.claims.len(), draft.fault_domains.len()), (3, 3, 1));
     let page = desk.get(STEP).await.text;
     assert!(page.contains("3 count as 1") && page.contains("needs 3 fault domains, 1 available"), "{page}");
+}
+
+/// The value of the tick that lets a disk be erased.
+fn tick_of(page: &str, select: &str) -> (String, String) {
+    let name = select.replace("g.", "e.");
+    let tag = page.split('<').find(|tag| attribute(tag, "name") == Some(&name)).expect("a tick");
+    (name.clone(), attribute(tag, "value").expect("a mark").to_owned())
+}
+
+#[tokio::test]
+async fn what_nobody_saw_is_not_erased() {
+    let desk = Desk::before(&[("E9_lsblk_signatures.json", "lsblk.json")]).await;
+    desk.press("add-domain", &[("new_domain", "vault")]).await;
+    let shown = desk.get(STEP).await.text;
+    let select = select_of(&shown, "sdf");
+    let (name, mark) = tick_of(&shown, &select);
+    let ticked = [(select.as_str(), "d0"), (name.as_str(), mark.as_str())];
+    // Meanwhile something else was written to the disk: the tick was for what was shown.
+    desk.machine(|listing| listing["blockdevices"][5]["fstype"] = "LVM2_member".into()).await;
+    let answer = desk.press_on(&shown, "update", &ticked).await;
+    assert_eq!(answer.status, 422, "{}", answer.text);
+    assert!(answer.text.contains("sdf was changed since it was listed"), "{}", answer.text);
+    assert!(!fields(&answer.text).contains(&(name.clone(), mark.clone())), "the tick is dropped");
+    assert!(desk.draft().await.claims.is_empty(), "nothing is claimed with it");
+    // A tick for what is shown now counts.
+    let shown = desk.get(STEP).await.text;
+    let (name, mark) = tick_of(&shown, &select);
+    let ticked = [(select.as_str(), "d0"), (name.as_str(), mark.as_str())];
+    assert_eq!(desk.press("update", &ticked).await.status, 303);
+    let claim = desk.draft().await.claims[0].clone();
+    assert_eq!((claim.erase.len(), claim.expected.values().next()), (1, Some(&mark)));
+    let review = desk.get("/setup-cluster/native/review").await.text;
+    for words in ["sdf, /dev/sdf, 3.64 TiB: LVM", "data and its own log, vault; erases LVM"] {
+        assert!(review.contains(words), "no {words:?} in {review}");
+    }
+    // It changes again: other forms of the step do not carry the old tick along.
+    desk.machine(|listing| listing["blockdevices"][5]["fstype"] = "crypto_LUKS".into()).await;
+    let page = desk.get(STEP).await.text;
+    assert!(!fields(&page).iter().any(|(field, _)| *field == name), "the tick is off in {page}");
+    desk.press("update", &[]).await;
+    assert!(desk.draft().await.claims[0].erase.is_empty());
+}
+
+#[tokio::test]
+async fn an_erasure_asked_for_over_the_api_can_name_what_was_seen() {
+    let desk = Desk::before(&[("E9_lsblk_signatures.json", "lsblk.json")]).await;
+    let token = desk.bench.token(Role::Admin).await;
+    let disks = desk.bench.api(&token, Method::GET, "/api/v1/disks", "").await.json();
+    let sdf = disks["items"].as_array().unwrap().iter().find(|disk| disk["name"] == "sdf").unwrap().clone();
+    let id: model::ids::DiskId = sdf["id"].as_str().unwrap().parse().unwrap();
+    let mark = sdf["mark"].as_str().unwrap();
+    let mut claim = draft::Claim { host: "vault".into(), capacity: vec![id], ..draft::Claim::default() };
+    claim.tick(id, mark);
+    let seen = inventory::look(&desk.bench.app).await;
+    let named = crate::service::disks::named_by(&[claim.clone()]);
+    assert_eq!(named[0].expected.as_deref(), Some(mark));
+    desk.machine(|listing| listing["blockdevices"][5]["fstype"] = "LVM2_member".into()).await;
+    let now = inventory::look(&desk.bench.app).await;
+    let refusal = |seen: &inventory::Seen| {
+        let mut draft = Draft::new(&crate::edge::SystemRng, None);
+        let snapshot = unconfigured();
+        crate::service::disks::adopt(&desk.bench.app, seen, &snapshot, &mut draft, &named)
+            .unwrap_err()
+            .to_string()
+    };
+    assert!(!refusal(&seen).contains("was changed"), "{}", refusal(&seen));
+    let body = serde_json::json!({"name": "c", "claims": [claim]}).to_string();
+    let answer = desk.bench.api(&token, Method::POST, "/api/v1/cluster", &body).await;
+    assert_eq!(answer.status, 422, "{}", answer.text);
+    assert!(answer.text.contains("was changed since it was listed"), "{}", answer.text);
+    assert!(refusal(&now).contains("holds LVM"), "{}", refusal(&now));
+}
+
+#[tokio::test]
+async fn a_disk_that_vanished_is_named() {
+    let desk = Desk::new().await;
+    desk.take("each disk is a failure domain").await;
+    let before = desk.draft().await;
+    let shown = desk.get(STEP).await.text;
+    let gone = before.disks.iter().find(|disk| disk.name == "sdh").unwrap_or(&before.disks[0]).name.clone();
+    desk.machine(|listing| {
+        listing["blockdevices"].as_array_mut().unwrap().retain(|disk| disk["name"] != gone.as_str());
+    })
+    .await;
+    let answer = desk.press_on(&shown, "next", &[]).await;
+    assert_eq!(answer.status, 422, "{}", answer.text);
+    assert!(answer.text.contains(&format!("{gone} is not there any more, or in use")), "{}", answer.text);
+    assert_eq!(desk.draft().await, before, "nothing is lost without a word");
+    let page = desk.get(STEP).await.text;
+    assert!(page.contains(&format!("{gone} of the failure domain")), "the page says so too");
 }

@@ -12,6 +12,7 @@ use crate::web::parts::{self, Chip, Command, Explain, Happening};
 use crate::web::performance::{self, Figure};
 use crate::web::shell::{Badge, Page, Shell};
 use crate::web::view::cluster::{self, StateRow};
+use crate::web::view::explain;
 use crate::web::view::map::{self, DomainBox};
 use crate::web::{format, html, html_with};
 use askama::Template;
@@ -162,13 +163,10 @@ fn whole(health: ObjectHealth) -> bool {
 }
 
 fn hosts_words(snapshot: &Snapshot) -> String {
-    let here = snapshot.hosts.iter().filter(|host| host.state == HostState::Connected).count();
-    let all = format::plural(snapshot.hosts.len() as u64, "host");
-    if here == snapshot.hosts.len() {
-        format!("{all} connected")
-    } else {
-        format!("{here} of {all} connected")
-    }
+    let hosts: Vec<_> = explain::domains(snapshot).collect();
+    let here = hosts.iter().filter(|host| host.state == HostState::Connected).count();
+    let all = format::plural(hosts.len() as u64, explain::noun(snapshot));
+    if here == hosts.len() { format!("{all} connected") } else { format!("{here} of {all} connected") }
 }
 
 /// `GET /`.

@@ -52,8 +52,8 @@ fn two_disks_are_told_what_to_buy() {
     let members = [member(0, 4000 * GB, Media::Hdd), member(1, 4000 * GB, Media::Hdd)];
     let groupings = propose(&members, &[Policy::built_in()]);
     let remedy = groupings[0].yields[0].remedy.clone().unwrap();
-    assert!(remedy.contains("1 more device of at least 67.11 MB (then 3.95 TB are usable)"), "{remedy}");
-    assert!(remedy.contains("1 more device of at least 4 TB (then 5.9"), "{remedy}");
+    assert!(remedy.contains("For the witness alone even a file of 67.11 MB on another device is enough (then 3.95 TB are usable)"), "{remedy}");
+    assert!(remedy.starts_with("1 more disk of at least 4 TB (then 5.9"), "{remedy}");
 }
 
 #[test]
@@ -68,7 +68,10 @@ fn files_on_one_device_are_one_domain_also_when_a_person_splits_them() {
     let made = evaluate(HostKind::Disk, "mine", split, &members, &[Policy::built_in()]);
     assert_eq!(made.yields[0].usable.has_fault_domains, 2);
     assert!(made.yields[0].refusal.is_some());
-    assert_eq!(made.warnings[0].text, "d0 and d1 lie on one device and fail together: 2 count as 1");
+    assert_eq!(
+        made.warnings[0].text,
+        "the failure domains d0 and d1 lie on one device and fail together: 2 count as 1"
+    );
 }
 
 #[test]
@@ -84,7 +87,7 @@ fn a_shared_cache_is_a_shared_fate() {
     assert_eq!(best(&groupings), Some(0), "what survives everything is better than what does not");
     assert_eq!(sliced.yields[0].survives, ["disk sda", "disk sdb", "disk sdc"]);
     assert!(
-        sliced.warnings[0].text.starts_with("sdd is the cache of sda, sdb, sdc"),
+        sliced.warnings[0].text.starts_with("the disk sdd is the cache of sda, sdb, sdc"),
         "{:?}",
         sliced.warnings
     );

@@ -20,12 +20,22 @@ fn noun(kind: PartKind, domain: HostKind) -> &'static str {
 /// What has to be added for one more fault domain of this kind.
 pub(super) fn remedy_noun(kind: HostKind, count: u32) -> &'static str {
     match (kind, count) {
-        (HostKind::Disk, 1) => "device",
-        (HostKind::Disk, _) => "devices",
+        (HostKind::Disk, 1) => "disk",
+        (HostKind::Disk, _) => "disks",
         (HostKind::Enclosure, 1) => "controller or enclosure with a disk",
         (HostKind::Enclosure, _) => "controllers or enclosures with a disk each",
         (_, 1) => "host with a disk",
         (_, _) => "hosts with a disk each",
+    }
+}
+
+/// The least that votes, with its verb.
+pub(super) fn tiny(kind: HostKind, count: u32, size: &str) -> String {
+    match (kind, count) {
+        (HostKind::Disk, 1) => format!("even a file of {size} on another device is"),
+        (HostKind::Disk, _) => format!("even {count} files of {size}, each on another device, are"),
+        (_, 1) => format!("even one with {size} is"),
+        (_, _) => format!("even {count} with {size} each are"),
     }
 }
 
@@ -81,7 +91,7 @@ pub(super) fn shared_bodies(division: &Division) -> Vec<Warning> {
     let sentence = |names: Vec<&str>| Warning {
         kind: WarningKind::SharedFate,
         text: format!(
-            "{} lie on one device and fail together: {} count as 1",
+            "the failure domains {} lie on one device and fail together: {} count as 1",
             names.join(" and "),
             names.len()
         ),
@@ -94,7 +104,7 @@ pub(super) fn shared_caches(division: &Division) -> Vec<Warning> {
     let sentence = |(member, names): &(&model::claims::Member, Vec<&str>)| Warning {
         kind: WarningKind::SharedFate,
         text: format!(
-            "{} is the cache of {}: when it fails, all {} are lost at once",
+            "the disk {} is the cache of {}: when it fails, all {} are lost at once",
             member.name,
             names.join(", "),
             names.len()

@@ -26,6 +26,7 @@ fn candidate(number: u128, name: &str, gigabytes: u64, media: Media) -> Candidat
         contents: None,
         is_read: true,
         holds_data: false,
+        mark: "new".into(),
         device: None,
         warnings: Vec::new(),
     }
@@ -56,6 +57,7 @@ fn draft_disk(one: &Candidate) -> DraftDisk {
         make_file: true,
         holds_data: one.holds_data,
         review: None,
+        looked: None,
     }
 }
 
@@ -128,7 +130,7 @@ fn files_on_one_device_share_a_fault_domain() {
             .iter()
             .map(|(number, index)| (DiskId(uuid::Uuid::from_u128(*number)), Place::In(*index)))
             .collect(),
-        erase: BTreeSet::new(),
+        erase: BTreeMap::new(),
     };
     wish.put(&mut draft, &SystemRng, &candidates);
     assert_eq!(draft.fault_domains.len(), 1);
@@ -149,7 +151,7 @@ fn what_holds_something_is_claimed_only_when_it_was_ticked() {
     assert!(draft.claims.iter().all(|claim| claim.erase.is_empty()));
     assert!(plan::plan(&draft, &can()).is_err(), "nobody ticked it");
     let mut wish = Wish::from_draft(&draft);
-    wish.erase.insert(candidates[3].member.id);
+    wish.erase.insert(candidates[3].member.id, candidates[3].mark.clone());
     wish.put(&mut draft, &SystemRng, &candidates);
     assert_eq!(draft.claims.iter().map(|claim| claim.erase.len()).sum::<usize>(), 1);
     assert!(plan::plan(&draft, &can()).is_ok());
@@ -162,7 +164,7 @@ fn names_are_checked_and_roles_survive_a_rename() {
     // The person lets the flash disk hold data, too.
     let all: Vec<DiskId> = candidates.iter().map(|one| one.member.id).collect();
     draft.claims[0] =
-        Claim { host: draft.claims[0].host.clone(), cache: vec![], capacity: all, erase: vec![] };
+        Claim { host: draft.claims[0].host.clone(), cache: vec![], capacity: all, ..Claim::default() };
     let mut wish = Wish::from_draft(&draft);
     let id = draft.hosts[0].id;
     wish.domains[0].name = "box-1".into();
@@ -183,4 +185,62 @@ fn what_survives_everything_is_recommended() {
     let proposals = propose(&members(&candidates, |_| true), &policies_of(&draft));
     assert_eq!(best(&proposals), Some(0));
     assert!(costs(&draft, &candidates).is_empty(), "nothing is claimed yet");
+}
+
+#[test]
+fn fault_domains_set_by_hand_stay() {
+    let (mut draft, mut candidates) = mixed();
+    take(&mut draft, &candidates, 0);
+    let names: Vec<String> = draft.hosts.iter().map(|host| host.name.clone()).collect();
+    let rack = |hosts: &[&String]| FaultDomainView {
+        name: "rack".into(),
+        hosts: hosts.iter().map(|host| (*host).clone()).collect(),
+    };
+    draft.fault_domains = vec![rack(&[&names[0], &names[1]])];
+    let mut wish = Wish::from_draft(&draft);
+    wish.domains[0].name = "attic".into();
+    wish.put(&mut draft, &SystemRng, &candidates);
+    assert_eq!(draft.fault_domains, [rack(&[&"attic".into(), &names[1]])], "also under a new name");
+    // What lies on one device joins it, and leaves no domain of its own behind when it is split again.
+    let capacity = draft.claims[1].capacity[0];
+    let body = candidates.iter().find(|one| one.member.id == capacity).expect("known").member.body.clone();
+    let third = draft.claims[2].capacity[0];
+    let other = candidates.iter_mut().find(|one| one.member.id == third).expect("known");
+    let own = std::mem::replace(&mut other.member.body, body);
+    Wish::from_draft(&draft).put(&mut draft, &SystemRng, &candidates);
+    assert_eq!(draft.fault_domains.len(), 1);
+    assert_eq!(draft.fault_domains[0].hosts, ["attic", &names[1], &names[2]]);
+    draft.fault_domains.clear();
+    Wish::from_draft(&draft).put(&mut draft, &SystemRng, &candidates);
+    assert!(draft.fault_domains[0].name.starts_with(ONE_DEVICE));
+    candidates.iter_mut().find(|one| one.member.id == third).expect("known").member.body = own;
+    Wish::from_draft(&draft).put(&mut draft, &SystemRng, &candidates);
+    assert!(draft.fault_domains.is_empty(), "{:?}", draft.fault_domains);
+}
+
+#[test]
+fn what_is_recommended_keeps_slices_and_ticks() {
+    let (mut draft, mut candidates) = mixed();
+    let grouping = take(&mut draft, &candidates, 1);
+    assert!(grouping.title.contains("slice"));
+    let sliced = draft.claims.clone();
+    draft.claims = plan::recommended_claims(&draft);
+    assert_eq!(draft.claims, sliced, "the shared cache stays what it is");
+    candidates[3].holds_data = true;
+    draft.disks[3].holds_data = true;
+    let mut wish = Wish::from_draft(&draft);
+    wish.erase.insert(candidates[3].member.id, candidates[3].mark.clone());
+    wish.put(&mut draft, &SystemRng, &candidates);
+    let ticked = draft.claims.clone();
+    draft.claims = plan::recommended_claims(&draft);
+    assert_eq!(draft.claims, ticked, "what was ticked stays ticked");
+    assert_eq!(draft.ticked().len(), 1);
+    let warned = plan::warnings(&draft);
+    assert!(!warned.iter().any(|text| text.contains("policy default needs")), "{warned:?}");
+    draft.claims.truncate(2);
+    let warned = plan::warnings(&draft);
+    assert!(
+        warned.iter().any(|text| text.starts_with("2 of the 3 disks that the policy default needs")),
+        "{warned:?}"
+    );
 }

@@ -4,9 +4,9 @@ use crate::web::format;
 use crate::web::parts::{Action, Deadline, Explain, Outcome, Tone};
 use crate::web::view::words;
 use model::availability::{Availability, Reach, if_one_more_fails};
-use model::state::{ComponentState, HostState, ObjectHealth};
+use model::state::{ComponentState, DiskRole, HostState, ObjectHealth};
 use model::units::Timestamp;
-use model::view::{ObjectView, ResyncItem, Snapshot, TreeNode};
+use model::view::{HostView, ObjectView, ResyncItem, Snapshot, TreeNode};
 use std::collections::BTreeMap;
 
 /// Seconds that a resync still needs: from the recent rate and the rate since its start. `None` while there is no rate.
@@ -27,9 +27,20 @@ pub fn eta_words(item: &ResyncItem, now: Timestamp) -> String {
     }
 }
 
+/// Hosts that are domains: all but those whose disks only carry logs of others.
+pub fn domains(snapshot: &Snapshot) -> impl Iterator<Item = &HostView> {
+    snapshot.hosts.iter().filter(|host| {
+        let mut roles = snapshot.disks.iter().filter(|disk| disk.host == host.name).map(|disk| disk.role);
+        let only_logs = roles.next().is_some_and(|first| first == DiskRole::Cache)
+            && roles.all(|role| role == DiskRole::Cache);
+        !only_logs
+    })
+}
+
 /// The noun for a failure domain of this cluster.
 pub fn noun(snapshot: &Snapshot) -> &'static str {
-    snapshot.hosts.first().map_or("host", |host| words::host_noun(host.kind))
+    let first = domains(snapshot).next().or(snapshot.hosts.first());
+    first.map_or("host", |host| words::host_noun(host.kind))
 }
 
 /// The banner of an object.

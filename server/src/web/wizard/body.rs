@@ -351,7 +351,11 @@ pub fn answer(draft: &Draft, step: Step) -> String {
     match step {
         Step::Hosts => match &draft.lab {
             Some(_) => format!("lab of {}", count(draft.hosts.len(), "host")),
-            None => count(draft.hosts.len(), super::panel::noun(draft)),
+            None => {
+                // A host whose disks only carry logs of others is no domain.
+                let hosts = draft.hosts.iter().filter(|host| !grouping::serves_others(draft, &host.name));
+                count(hosts.count(), super::panel::noun(draft))
+            }
         },
         Step::Group => match draft.lab {
             Some(_) => "a lab has its hosts".to_owned(),

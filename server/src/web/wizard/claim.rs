@@ -33,6 +33,8 @@ pub struct DiskRow {
     pub holds_data: bool,
     /// Whether erasing it is ticked.
     pub erase: bool,
+    /// The mark of what it holds: the value of the tick.
+    pub mark: String,
     /// `cache`, `capacity`, `none`.
     pub role: &'static str,
     /// Choices.
@@ -124,6 +126,7 @@ fn disk_hosts(draft: &Draft, disks: Vec<Disk>) -> Vec<DiskHost> {
 
 fn disk_row(draft: &Draft, disk: &Disk, recommended: Option<String>) -> DiskRow {
     let view = &disk.view;
+    let mark = if disk.mark.is_empty() { "new".to_owned() } else { disk.mark.clone() };
     // A device that no host has yet cannot be claimed for one.
     let homeless = view.host.is_empty().then(|| "it belongs to no host yet".to_owned());
     let eligible = disk.can_be_claimed() && homeless.is_none();
@@ -145,7 +148,8 @@ fn disk_row(draft: &Draft, disk: &Disk, recommended: Option<String>) -> DiskRow 
             )
         }),
         holds_data: eligible && disk.eligibility == Eligibility::EraseNeeded,
-        erase: draft.claims.iter().any(|claim| claim.erase.contains(&view.id)),
+        erase: draft.ticked().get(&view.id) == Some(&mark),
+        mark,
         role: role_of(draft, view.id),
         choices: vec![
             choice("cache", "Cache"),

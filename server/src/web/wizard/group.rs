@@ -6,7 +6,7 @@ use super::{Posted, posted};
 use crate::app::{App, Cluster};
 use crate::error::{AppError, FieldError};
 use crate::service::disks;
-use crate::service::draft::Draft;
+use crate::service::draft::{Draft, DraftDisk};
 use crate::service::grouping::{self, Candidate, Place, Wish, WishDomain};
 use crate::web::format;
 use crate::web::parts::{Choice, Field};
@@ -98,6 +98,8 @@ pub struct Row {
     pub holds_data: bool,
     /// Whether that was ticked.
     pub erase: bool,
+    /// The mark of what it holds: the value of the tick.
+    pub mark: String,
     /// Where it is: value of the choice.
     pub place: String,
     /// A file that can be taken off the list.
@@ -165,12 +167,12 @@ pub struct GroupForm {
 }
 
 /// What proposals are made of: disks that hold nothing, and those that may be erased.
-fn offered(candidates: &[Candidate], erase: &BTreeSet<DiskId>) -> Vec<::inventory::grouping::Member> {
-    grouping::members(candidates, |one| !one.holds_data || erase.contains(&one.member.id))
+fn offered(candidates: &[Candidate], erase: &BTreeMap<DiskId, String>) -> Vec<::inventory::grouping::Member> {
+    grouping::members(candidates, |one| !one.holds_data || erase.get(&one.member.id) == Some(&one.mark))
 }
 
 /// The proposals, as this step shows them.
-pub fn proposals(draft: &Draft, candidates: &[Candidate], erase: &BTreeSet<DiskId>) -> Vec<Grouping> {
+pub fn proposals(draft: &Draft, candidates: &[Candidate], erase: &BTreeMap<DiskId, String>) -> Vec<Grouping> {
     propose(&offered(candidates, erase), &grouping::policies_of(draft))
 }
 
@@ -253,7 +255,8 @@ fn row(candidate: &Candidate, wish: &Wish) -> Row {
         binary: format::bytes(member.size_bytes),
         contents: candidate.contents.clone().unwrap_or_else(|| unknown_or("Empty", candidate.is_read)),
         holds_data: candidate.holds_data,
-        erase: wish.erase.contains(&member.id),
+        erase: wish.erases(candidate),
+        mark: candidate.mark.clone(),
         place: match wish.places.get(&member.id) {
             Some(Place::In(index)) if *index < wish.domains.len() => format!("d{index}"),
             Some(Place::Slices) => "slices".into(),
@@ -278,7 +281,20 @@ async fn refused(app: &App, cluster: &Cluster) -> Result<Vec<Refused>, AppError>
     Ok(refused.map(row).collect())
 }
 
-fn notes(app: &App, problem: Option<String>) -> Vec<String> {
+/// What lies in a failure domain of the draft and is not there any more.
+fn gone(draft: &Draft, candidates: &[Candidate]) -> Vec<String> {
+    let is_there = |disk: &&DraftDisk| candidates.iter().any(|one| one.member.id == disk.id);
+    let gone = draft.disks.iter().filter(|disk| !disk.host.is_empty() && !is_there(disk));
+    let text = |disk: &DraftDisk| {
+        format!(
+            "{} of the failure domain {} is not there any more, or in use: with the next change here it leaves it.",
+            disk.name, disk.host
+        )
+    };
+    if draft.lab.is_some() { Vec::new() } else { gone.map(text).collect() }
+}
+
+fn notes(app: &App, problem: Option<String>, gone: Vec<String>) -> Vec<String> {
     let recorded = app.config.inventory_dir.as_ref().map(|folder| {
         format!(
             "These are the disks of the recorded machine in {}: divide them as you like; they are claimed where they are, \
@@ -286,7 +302,7 @@ fn notes(app: &App, problem: Option<String>) -> Vec<String> {
             folder.display()
         )
     });
-    problem.into_iter().chain(recorded).collect()
+    problem.into_iter().chain(gone).chain(recorded).collect()
 }
 
 impl GroupForm {
@@ -351,7 +367,7 @@ impl GroupForm {
         ];
         Ok(Self {
             lab: draft.lab.is_some(),
-            notes: notes(app, disks::problem(app, cluster).await?),
+            notes: notes(app, disks::problem(app, cluster).await?, gone(draft, candidates)),
             cards,
             kinds: vec![
                 Choice::new("disk", "A disk"),

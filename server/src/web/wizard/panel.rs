@@ -114,7 +114,8 @@ pub fn panel(draft: &Draft, can: &Capabilities, assume: bool, costs: &[String], 
 
 /// The noun for a failure domain of the cluster that is planned.
 pub fn noun(draft: &Draft) -> &'static str {
-    draft.hosts.first().map_or("host", |host| words::host_noun(host.kind))
+    let with_data = draft.claims.first().and_then(|claim| draft.host(&claim.host));
+    with_data.or(draft.hosts.first()).map_or("host", |host| words::host_noun(host.kind))
 }
 
 fn warnings(checks: &[Check]) -> String {

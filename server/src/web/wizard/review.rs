@@ -1,9 +1,9 @@
 //! The last step: everything once more, what is written, what is erased, what is still wrong.
-use super::body::{Body, answer};
+use super::body::{Body, answer, domain_of};
 use super::{Step, size};
 use crate::app::Config;
 use crate::error::AppError;
-use crate::service::draft::Draft;
+use crate::service::draft::{Draft, DraftDisk};
 use crate::service::grouping::{self, Candidate};
 use crate::service::plan;
 use crate::service::unit::{self, UnitPlan};
@@ -11,6 +11,7 @@ use crate::web::format;
 use crate::web::parts::Fact;
 use crate::web::view::explain::sentence;
 use crate::web::view::words;
+use model::disk_room::slice_bytes;
 use model::engine::Capabilities;
 use model::ids::DiskId;
 use std::collections::BTreeSet;
@@ -35,20 +36,17 @@ fn keep(config: &Config) -> Option<Keep> {
 
 /// The review of a draft.
 pub fn review(draft: &Draft, can: &Capabilities, config: &Config, candidates: &[Candidate]) -> Body {
-    let disk = |id: &DiskId| {
-        draft.disk(*id).map(|disk| (disk.name.clone(), disk.path.clone(), disk.size_bytes, disk.make_file))
-    };
     // A cache disk that serves several groups is formatted once.
     let mut seen = BTreeSet::new();
     let claimed = draft.claims.iter().flat_map(|claim| claim.cache.iter().chain(&claim.capacity));
     let claimed: Vec<&DiskId> = claimed.filter(|id| seen.insert(**id)).collect();
     let costs = costs(draft, candidates, &claimed);
-    let claimed = claimed.into_iter();
-    let made = claimed.filter_map(disk).map(|(name, path, bytes, make)| {
-        format!("{name}: {} {path}, {}", if make { "makes the file" } else { "formats" }, size(bytes))
-    });
+    let made = claimed.iter().filter_map(|id| Some(written(draft, draft.disk(**id)?)));
     let erased: BTreeSet<&DiskId> = draft.claims.iter().flat_map(|claim| &claim.erase).collect();
-    let erased = erased.into_iter().filter_map(disk);
+    let erased = erased
+        .into_iter()
+        .filter_map(|id| draft.disk(*id))
+        .map(|disk| format!("{}, {}, {}: {}", disk.name, disk.path, size(disk.size_bytes), contents(disk)));
     let problems = match plan::plan(draft, can) {
         Ok(_) => Vec::new(),
         Err(AppError::Invalid(errors)) => {
@@ -72,7 +70,7 @@ pub fn review(draft: &Draft, can: &Capabilities, config: &Config, candidates: &[
     Body::Review {
         facts,
         made: made.collect(),
-        erased: erased.map(|(name, path, bytes, _)| format!("{name}, {path}, {}", size(bytes))).collect(),
+        erased: erased.collect(),
         policies: draft
             .policies
             .iter()
@@ -84,6 +82,35 @@ pub fn review(draft: &Draft, can: &Capabilities, config: &Config, candidates: &[
     }
 }
 
+/// What a disk that is erased holds, as it was seen.
+fn contents(disk: &DraftDisk) -> String {
+    let known = disk.seen().and_then(|seen| seen.contents.clone());
+    known.unwrap_or_else(|| if disk.holds_data { "data of unknown kind" } else { "nothing" }.to_owned())
+}
+
+/// What is written to a disk: its role, for whom, in which fault domain, in how many slices, and what goes with it.
+fn written(draft: &Draft, disk: &DraftDisk) -> String {
+    let served = draft.claims.iter().filter(|claim| claim.cache.contains(&disk.id));
+    let served: Vec<&str> = served.map(|claim| claim.host.as_str()).collect();
+    let holder = draft.claims.iter().find(|claim| claim.capacity.contains(&disk.id));
+    let role = match holder {
+        Some(claim) if claim.cache.is_empty() => format!("data and its own log, {}", claim.host),
+        Some(claim) => format!("data, {}", claim.host),
+        None => format!("cache of {}", served.join(", ")),
+    };
+    let domain = holder.map(|claim| domain_of(draft, &claim.host)).filter(|domain| !domain.is_empty());
+    let domain = domain.map_or_else(String::new, |domain| format!(", fault domain {domain}"));
+    let slice = match slice_bytes(disk.size_bytes, served.len()) {
+        bytes if served.len() > 1 => format!(", a slice of {} for each", size(bytes)),
+        _ => String::new(),
+    };
+    let erased = draft.claims.iter().any(|claim| claim.erase.contains(&disk.id));
+    let erased = if erased { format!("; erases {}", contents(disk)) } else { String::new() };
+    let verb = if disk.make_file { "makes the file" } else { "formats" };
+    let (name, path, bytes) = (&disk.name, &disk.path, size(disk.size_bytes));
+    format!("{name}: {verb} {path}, {bytes}: {role}{domain}{slice}{erased}")
+}
+
 /// What the claims will cost: of the roles, and of each claimed disk.
 fn costs(draft: &Draft, candidates: &[Candidate], claimed: &[&DiskId]) -> Vec<String> {
     if draft.lab.is_some() {
@@ -92,7 +119,7 @@ fn costs(draft: &Draft, candidates: &[Candidate], claimed: &[&DiskId]) -> Vec<St
     let mut costs = grouping::costs(draft, candidates);
     for candidate in candidates.iter().filter(|one| claimed.contains(&&one.member.id)) {
         let name = &candidate.member.name;
-        costs.extend(candidate.warnings.iter().map(|warning| format!("{name}: {warning}")));
+        costs.extend(candidate.warnings.iter().map(|warning| format!("disk {name}: {warning}")));
     }
     costs.iter().map(|text| sentence(text)).collect()
 }

@@ -94,7 +94,7 @@ fn domains(draft: &mut Draft, form: &Posted) -> Result<(), AppError> {
     draft.set_fault_domains(domains)
 }
 
-/// `d.ID=cache|capacity|none`, `e.ID=on`.
+/// `d.ID=cache|capacity|none`, `e.ID=MARK`: the mark of what was shown.
 fn claims(draft: &Draft, form: &Posted) -> Vec<Claim> {
     let mut claims = Vec::new();
     // Cache disks whose slices serve the other hosts.
@@ -108,8 +108,9 @@ fn claims(draft: &Draft, form: &Posted) -> Vec<Claim> {
                 _ => continue,
             };
             list.push(disk.id);
-            if disk.holds_data && posted(form, &format!("e.{}", disk.id)) == "on" {
-                claim.erase.push(disk.id);
+            let mark = posted(form, &format!("e.{}", disk.id));
+            if !mark.is_empty() {
+                claim.tick(disk.id, mark);
             }
         }
         if claim.capacity.is_empty() && serves_others(draft, &host.name) {
@@ -118,15 +119,17 @@ fn claims(draft: &Draft, form: &Posted) -> Vec<Claim> {
             claims.push(claim);
         }
     }
-    let slices: Vec<(DiskId, bool)> = slices
+    let slices: Vec<(DiskId, Option<String>)> = slices
         .iter()
-        .flat_map(|claim| claim.cache.iter().map(|id| (*id, claim.erase.contains(id))))
+        .flat_map(|claim| claim.cache.iter().map(|id| (*id, claim.expected.get(id).cloned())))
         .collect();
     let without = claims.iter_mut().filter(|claim: &&mut Claim| claim.cache.is_empty());
     for (index, claim) in without.enumerate() {
-        let Some((id, erase)) = slices.get(index % slices.len().max(1)) else { break };
+        let Some((id, mark)) = slices.get(index % slices.len().max(1)) else { break };
         claim.cache.push(*id);
-        claim.erase.extend(erase.then_some(*id));
+        if let Some(mark) = mark {
+            claim.tick(*id, mark.clone());
+        }
     }
     claims
 }
@@ -249,6 +252,7 @@ pub async fn save(
     let known = super::candidates(app, &draft::load(app, &cluster.key).await?.draft, step).await?;
     let change = |draft: &mut Draft| {
         let rng = app.rng.as_ref();
+        let before = draft.claims.clone();
         if step == Step::Group {
             group::act(draft, rng, &known, form, go)?;
         } else {
@@ -269,7 +273,7 @@ pub async fn save(
                 .add_host(app.rng.as_ref(), posted(form, "host").trim(), HostKind::Machine)
                 .map_err(renamed)?,
             (Step::Group, "next" | "review") => group::check(app, draft, &known)?,
-            (Step::Disks, "recommend") => draft.claims = plan::recommended_claims(draft),
+            (Step::Disks, "recommend") => recommend(draft, before),
             (Step::Domains, "clear") => draft.fault_domains.clear(),
             (Step::Disks, "next") => check_claims(draft)?,
             _ => {}
@@ -300,6 +304,16 @@ pub async fn save(
         _ => {}
     }
     Ok(None)
+}
+
+/// The recommended roles: slices as they were, whatever the form says of them, and the ticks of the form.
+fn recommend(draft: &mut Draft, before: Vec<Claim>) {
+    let ticked = draft.ticked();
+    draft.claims = before;
+    for claim in &mut draft.claims {
+        (claim.erase, claim.expected) = (ticked.keys().copied().collect(), ticked.clone());
+    }
+    draft.claims = plan::recommended_claims(draft);
 }
 
 fn renamed(error: AppError) -> AppError {
@@ -432,14 +446,27 @@ mod tests {
         let ids: Vec<String> = draft.disks.iter().map(|disk| disk.id.to_string()).collect();
         let (cache, capacity, erase) =
             (format!("d.{}", ids[0]), format!("d.{}", ids[1]), format!("e.{}", ids[1]));
+        let seen = model::plan::Review {
+            identity: "file:1:1".into(),
+            contents: Some("ext4".into()),
+            fingerprint: "a".into(),
+        };
+        draft.disks[1].looked = Some(seen);
+        let mark = draft.disks[1].mark();
         let mut pairs = vec![(cache.as_str(), "cache"), (capacity.as_str(), "capacity")];
         put(&mut draft, Step::Disks, &form(&pairs), &SystemRng, &[]).unwrap();
         assert_eq!((draft.claims.len(), draft.claims[0].erase.len()), (1, 0));
         assert!(check_claims(&draft).is_err(), "it holds something and nobody ticked it");
-        pairs.push((erase.as_str(), "on"));
+        pairs.push((erase.as_str(), mark.as_str()));
         put(&mut draft, Step::Disks, &form(&pairs), &SystemRng, &[]).unwrap();
         assert_eq!(draft.claims[0].erase.len(), 1);
         assert!(check_claims(&draft).is_ok());
+        // What it holds now is not what was ticked.
+        if let Some(seen) = &mut draft.disks[1].looked {
+            (seen.contents, seen.fingerprint) = (Some("LVM".into()), "b".into());
+        }
+        let error = check_claims(&draft).unwrap_err().to_string();
+        assert!(error.contains("holds LVM now"), "{error}");
     }
 
     #[test]

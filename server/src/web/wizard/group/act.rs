@@ -37,7 +37,7 @@ pub fn wish_of(form: &Posted) -> Option<Wish> {
         kind,
         domains: (0..).take_while(|index| named(*index)).map(domain).collect(),
         places: ids("g.").map(|(id, value)| (id, place(&value))).collect(),
-        erase: ids("e.").map(|(id, _)| id).collect(),
+        erase: ids("e.").collect(),
     })
 }
 
@@ -60,6 +60,7 @@ pub fn act(
         }
         return Ok(());
     };
+    let lost = wish.lost(draft, candidates);
     if let Some(key) = go.strip_prefix("take:") {
         let proposals = proposals(draft, candidates, &wish.erase);
         let taken = proposals.iter().find(|proposal| proposal.title == key);
@@ -86,7 +87,7 @@ pub fn act(
         draft.disks.retain(|disk| disk.id != id || disk.review.is_some());
         wish.places.remove(&id);
     }
-    AppError::check(wish.problems())?;
+    AppError::check(wish.problems().into_iter().chain(lost).collect())?;
     wish.put(draft, rng, candidates);
     Ok(())
 }
