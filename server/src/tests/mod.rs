@@ -86,7 +86,7 @@ impl Bench {
         let mut config = Config {
             data_dir: folder.path().to_owned(),
             listen: "127.0.0.1:7400".parse().unwrap(),
-            public_url: Some("https://mill.example".into()),
+            public_url: Some("http://mill.example".into()),
             file_disk_dirs: vec![folder.path().canonicalize().unwrap()],
             lists_devices: false,
             inventory_dir: None,
