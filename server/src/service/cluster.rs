@@ -3,6 +3,7 @@ use crate::app::{App, Cluster};
 use crate::error::AppError;
 use crate::service::auth::{Actor, check_name};
 use crate::service::draft::{self, Claim, Draft, DraftHost, Services};
+use crate::service::grouping::together;
 use crate::service::{disks, intent, inventory, plan};
 use model::engine::{Capabilities, Intent};
 use model::ids::TaskId;
@@ -200,6 +201,8 @@ pub async fn add_claims(
     }));
     disks::adopt(app, &seen, &snapshot, &mut draft, &named)?;
     plan::check_claims(&draft, claims)?;
+    let running = together::hosts_of(app, &snapshot).await?;
+    AppError::check(together::torn(&draft, claims, &running, &snapshot.cluster.fault_domains))?;
     let is_new = |name: &str| !snapshot.hosts.iter().any(|host| host.name == name);
     let hosts = draft.hosts.iter().filter(|host| is_new(&host.name));
     let hosts = hosts.filter(|host| claims.iter().any(|claim| claim.host == host.name));
@@ -267,6 +270,8 @@ pub async fn set_fault_domains(
         return Ok(());
     }
     check_fault_domains(cluster, &fault_domains).await?;
+    let running = together::hosts_of(app, &*cluster.snapshot().await?).await?;
+    AppError::check(together::split(&running, &fault_domains, false))?;
     intent::apply(app, actor, cluster, Intent::SetFaultDomains { fault_domains }).await.map(|_| ())
 }
 

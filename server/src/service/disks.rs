@@ -6,7 +6,7 @@ use crate::service::auth::Actor;
 use crate::service::draft::{self, Claim, Draft, DraftDisk};
 use crate::service::format::bytes_text;
 use crate::service::inventory::Seen;
-use crate::service::{file_disks, inventory, list};
+use crate::service::{file_disks, grouping, inventory, list};
 use ::inventory::disk as device;
 use ::inventory::identity::disk_id;
 use ::inventory::smart::Health;
@@ -328,6 +328,7 @@ pub fn adopt(
             path: device.path().to_owned(),
             size_bytes: device.facts.size_bytes.unwrap_or(0),
             media: device.media().unwrap_or(Media::Hdd),
+            body: device.body.clone(),
             make_file: false,
             holds_data: device.verdict.eligibility == Eligibility::EraseNeeded,
             review: Some(review),
@@ -446,6 +447,7 @@ pub async fn add_file(
     let looked_at = path.clone();
     let look = tokio::task::spawn_blocking(move || file_disks::look_at_file(&looked_at, size_bytes));
     let file = look.await.map_err(AppError::internal)??;
+    let body = grouping::body_of(app, path.clone()).await?;
     let text = path.display().to_string();
     let snapshot = cluster.snapshot().await?;
     if snapshot.disks.iter().any(|disk| disk.path == text) {
@@ -468,6 +470,7 @@ pub async fn add_file(
             path: text.clone(),
             size_bytes: file.size_bytes,
             media: Media::Flash,
+            body: body.clone(),
             make_file: file.make_file,
             holds_data: file.holds_data,
             review: None,

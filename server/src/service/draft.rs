@@ -8,6 +8,7 @@ use crate::db::drafts;
 use crate::edge::Rng;
 use crate::error::{AppError, FieldError};
 use crate::service::auth::{Actor, check_name};
+use crate::service::grouping::{division, together};
 use model::arithmetic;
 use model::ids::{ClusterId, DiskId, HostId, TaskId};
 use model::plan::{LabShape, Review};
@@ -92,6 +93,9 @@ pub struct DraftDisk {
     pub size_bytes: u64,
     /// What it is made of.
     pub media: Media,
+    /// What it lies on: disks with the same body fail together. Empty: it stands for itself.
+    #[serde(default)]
+    pub body: String,
     /// Whether the engine makes the file.
     pub make_file: bool,
     /// Whether the existing file or device holds anything.
@@ -266,10 +270,13 @@ impl Draft {
     /// Replaces the named fault domains.
     ///
     /// # Errors
-    /// [`AppError::Invalid`] with every wrong name and every host that is unknown or named twice.
+    /// [`AppError::Invalid`] with every wrong name, every host that is unknown or named twice, and hosts on one device that
+    /// are kept apart.
     pub fn set_fault_domains(&mut self, domains: Vec<FaultDomainView>) -> Result<(), AppError> {
         let hosts: Vec<&str> = self.hosts.iter().map(|host| host.name.as_str()).collect();
-        AppError::check(fault_domain_problems(&domains, &hosts))?;
+        let mut problems = fault_domain_problems(&domains, &hosts);
+        problems.extend(together::split(&division(self, &[]), &domains, true));
+        AppError::check(problems)?;
         self.fault_domains = domains;
         Ok(())
     }

@@ -21,6 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 mod devices;
+pub mod together;
 
 /// How the fault domain of hosts on one device is called, before the name of the first.
 const ONE_DEVICE: &str = "device-of-";
@@ -96,6 +97,16 @@ pub fn named(mut division: Division, fault_domains: &[FaultDomainView]) -> Divis
         }
     }
     division
+}
+
+/// On what a file that is to be a disk lies.
+///
+/// # Errors
+/// [`AppError::Internal`].
+pub async fn body_of(app: &App, path: std::path::PathBuf) -> Result<String, AppError> {
+    let known: Vec<device::Disk> = inventory::look(app).await.disks().cloned().collect();
+    let under = tokio::task::spawn_blocking(move || devices::under(&path, &known).body);
+    under.await.map_err(AppError::internal)
 }
 
 fn of_device(disk: &device::Disk) -> Candidate {
@@ -302,12 +313,8 @@ impl Wish {
         put_disks(draft, candidates, &homes);
         let old = std::mem::take(&mut draft.claims);
         draft.claims = self.claims(&slices, candidates, &old);
-        let mut kept = self.kept(draft);
-        names.extend(kept.iter().map(|domain| domain.name.clone()));
-        for hosts in division(draft, candidates).together() {
-            merge(&mut kept, &hosts, &mut names);
-        }
-        draft.fault_domains = kept;
+        draft.fault_domains = self.kept(draft);
+        draft.fault_domains = together::settled(draft);
     }
 
     /// The fault domains that a person named, with the hosts that are still there under the names that they have now.
@@ -395,6 +402,9 @@ fn put_disks(draft: &mut Draft, candidates: &[Candidate], homes: &BTreeMap<DiskI
         // What the file lies on is only known by looking.
         let known = candidates.iter().find(|one| one.member.id == disk.id);
         disk.media = known.map_or(disk.media, |known| known.member.media);
+        if let Some(known) = known {
+            disk.body.clone_from(&known.member.body);
+        }
     }
     let placed = candidates.iter().filter(|one| one.device.is_some() && homes.contains_key(&one.member.id));
     draft.disks.extend(placed.map(|one| DraftDisk {
@@ -404,6 +414,7 @@ fn put_disks(draft: &mut Draft, candidates: &[Candidate], homes: &BTreeMap<DiskI
         path: one.path.clone(),
         size_bytes: one.member.size_bytes,
         media: one.member.media,
+        body: one.member.body.clone(),
         make_file: false,
         holds_data: one.holds_data,
         review: one.device.as_ref().map(|device| inventory::review(device)),
@@ -421,7 +432,7 @@ pub fn division(draft: &Draft, candidates: &[Candidate]) -> Division {
                 name: disk.name.clone(),
                 size_bytes: disk.size_bytes,
                 media: disk.media,
-                body: disk.path.clone(),
+                body: if disk.body.is_empty() { &disk.path } else { &disk.body }.clone(),
                 controller: None,
                 enclosure: None,
             });
@@ -438,27 +449,6 @@ pub fn division(draft: &Draft, candidates: &[Candidate]) -> Division {
         domains: draft.claims.iter().map(domain).collect(),
         members,
     }
-}
-
-/// Puts hosts on one device into one named fault domain: into the first that has one of them, with all that the others of
-/// them were together with, or else into a new one.
-fn merge(domains: &mut Vec<FaultDomainView>, hosts: &[&str], names: &mut BTreeSet<String>) {
-    let has_one = |domain: &FaultDomainView| domain.hosts.iter().any(|host| hosts.contains(&host.as_str()));
-    let at = domains.iter().position(has_one);
-    let mut all: Vec<String> =
-        domains.iter().filter(|domain| has_one(domain)).flat_map(|domain| domain.hosts.clone()).collect();
-    for host in hosts {
-        if !all.iter().any(|known| known == host) {
-            all.push((*host).to_owned());
-        }
-    }
-    let name = match at {
-        Some(at) => domains[at].name.clone(),
-        None => free_name(&format!("{ONE_DEVICE}{}", hosts[0]), names),
-    };
-    domains.retain(|domain| !has_one(domain));
-    let at = at.unwrap_or(domains.len()).min(domains.len());
-    domains.insert(at, FaultDomainView { name, hosts: all });
 }
 
 /// What the roles of the draft's claims will cost, a sentence with numbers each.

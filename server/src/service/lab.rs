@@ -166,6 +166,7 @@ pub fn put(draft: &mut Draft, rng: &dyn Rng, data_dir: &Path, shape: &LabShape) 
                     path: path.display().to_string(),
                     size_bytes: disks.size_bytes,
                     media: Media::Flash,
+                    body: String::new(),
                     make_file: true,
                     holds_data: false,
                     review: None,

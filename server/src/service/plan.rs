@@ -9,7 +9,7 @@ use crate::service::draft::{
     Claim, Draft, DraftDisk, SpaceEfficiency, fault_domain_problems, policy_problems,
 };
 use crate::service::format::plural;
-use crate::service::grouping::serves_others;
+use crate::service::grouping::{division, serves_others, together};
 use model::arithmetic::fault_domains_needed;
 use model::capacity::usable_by_policy;
 use model::claims::noun_of;
@@ -257,6 +257,7 @@ pub fn plan(draft: &Draft, can: &Capabilities) -> Result<ClusterPlan, AppError> 
     let claimed = used_hosts(draft);
     let hosts: Vec<&str> = draft.hosts.iter().map(|host| host.name.as_str()).collect();
     problems.extend(fault_domain_problems(&draft.fault_domains, &hosts));
+    problems.extend(together::split(&division(draft, &[]), &draft.fault_domains, true));
     for policy in &draft.policies {
         let field = |problem: FieldError| {
             FieldError::new(format!("policies[{}].{}", policy.name, problem.field), problem.detail)
@@ -269,7 +270,7 @@ pub fn plan(draft: &Draft, can: &Capabilities) -> Result<ClusterPlan, AppError> 
     }
     AppError::check(problems)?;
     let hosts = draft.hosts.iter().filter(|host| claimed.contains(host.name.as_str()));
-    let mut fault_domains = draft.fault_domains.clone();
+    let mut fault_domains = together::settled(draft);
     fault_domains.iter_mut().for_each(|domain| domain.hosts.retain(|host| claimed.contains(host.as_str())));
     fault_domains.retain(|domain| !domain.hosts.is_empty());
     Ok(ClusterPlan {
@@ -322,7 +323,7 @@ pub fn warnings(draft: &Draft) -> Vec<String> {
     let hosts = draft.hosts.iter().filter(|host| !only_logs(&host.name));
     let hosts: Vec<(&str, bool)> =
         hosts.map(|host| (host.name.as_str(), claimed.contains(host.name.as_str()))).collect();
-    let mut warnings = model::capacity::effective_domains(&hosts, &draft.fault_domains).warnings;
+    let mut warnings = model::capacity::effective_domains(&hosts, &together::settled(draft)).warnings;
     warnings.extend(too_few(draft));
     let mut users: BTreeMap<DiskId, u32> = BTreeMap::new();
     draft.claims.iter().flat_map(|claim| &claim.cache).for_each(|id| *users.entry(*id).or_default() += 1);
@@ -342,7 +343,7 @@ fn too_few(draft: &Draft) -> Option<String> {
         return None;
     }
     let kind = draft.claims.first().and_then(|claim| draft.host(&claim.host)).map(|host| host.kind);
-    let noun = if draft.fault_domains.is_empty() { noun_of(kind?) } else { "fault domain" };
+    let noun = if together::settled(draft).is_empty() { noun_of(kind?) } else { "fault domain" };
     Some(format!(
         "{has} of the {} that the policy {} needs: until more are added, volumes can only be made with a policy that survives less",
         plural(needs.into(), noun),
@@ -353,8 +354,9 @@ fn too_few(draft: &Draft) -> Option<String> {
 /// The cluster that the draft would make, as if it ran and held nothing. Unclaimed disks do not appear.
 pub fn picture(draft: &Draft, now: Timestamp) -> Snapshot {
     let groups = planned_groups(draft, &draft.claims);
+    let named = together::settled(draft);
     let domain_of = |host: &str| {
-        let mut domains = draft.fault_domains.iter();
+        let mut domains = named.iter();
         domains.find(|domain| domain.hosts.iter().any(|name| name == host)).map(|domain| domain.name.clone())
     };
     let hosts = draft.hosts.iter().map(|host| HostView {
@@ -435,7 +437,7 @@ fn planned_cluster(draft: &Draft, now: Timestamp) -> ClusterView {
         state: ClusterState::Unconfigured,
         state_reason: None,
         writable: true,
-        fault_domains: draft.fault_domains.clone(),
+        fault_domains: together::settled(draft),
         sites: draft.sites.clone(),
         default_policy: draft.default_policy.clone(),
         repair_delay_seconds: draft.repair_delay_seconds,

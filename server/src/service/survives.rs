@@ -66,7 +66,10 @@ async fn division(app: &App, cluster: &Cluster, snapshot: &Snapshot) -> Result<D
         let draft = draft::load(app, &cluster.key).await?.draft;
         if draft.lab.is_none() {
             let candidates = grouping::candidates(app, &draft).await?;
-            return Ok(grouping::named(grouping::division(&draft, &candidates), &draft.fault_domains));
+            return Ok(grouping::named(
+                grouping::division(&draft, &candidates),
+                &grouping::together::settled(&draft),
+            ));
         }
     }
     let lab = snapshot.hosts.iter().any(|host| host.kind == model::state::HostKind::Lab);
@@ -81,7 +84,8 @@ async fn division(app: &App, cluster: &Cluster, snapshot: &Snapshot) -> Result<D
     Ok(of_snapshot(snapshot, &device))
 }
 
-fn as_file(disk: &DiskView) -> DraftDisk {
+/// A disk of the cluster as one of a draft, to look at what it lies on.
+pub fn as_file(disk: &DiskView) -> DraftDisk {
     DraftDisk {
         id: disk.id,
         host: disk.host.clone(),
@@ -89,6 +93,7 @@ fn as_file(disk: &DiskView) -> DraftDisk {
         path: disk.path.clone(),
         size_bytes: disk.size_bytes,
         media: disk.media,
+        body: String::new(),
         make_file: false,
         holds_data: false,
         review: None,

@@ -3,7 +3,7 @@ use super::{Answer, Bench, unconfigured};
 use crate::app::NATIVE;
 use crate::db::users::Role;
 use crate::service::draft::{self, Draft};
-use crate::service::inventory;
+use crate::service::{grouping, inventory};
 use axum::http::Method;
 use std::path::Path;
 
@@ -219,6 +219,25 @@ async fn files_on_one_device_are_one_domain_and_a_wrong_path_is_kept() {
     let draft = desk.draft().await;
     assert_eq!((draft.hosts.len(), draft.claims.len(), draft.fault_domains.len()), (3, 3, 1));
     let page = desk.get(STEP).await.text;
+    // No other way of telling makes three of them.
+    assert_eq!(draft.fault_domains[0].hosts, ["a", "b", "c"]);
+    let headers = [("cookie", desk.cookie.as_str()), ("content-type", "application/x-www-form-urlencoded")];
+    let step = "/setup-cluster/native/fault-domains";
+    let split = desk.bench.call(Method::POST, step, &headers, "go=next&fd.a=x&fd.b=y&fd.c=").await;
+    assert_eq!(split.status, 422, "{}", split.text);
+    assert!(split.text.contains("a and b and c lie on one device and fail together"), "{}", split.text);
+    assert_eq!(desk.bench.call(Method::POST, step, &headers, "go=clear").await.status, 303);
+    let shown = desk.get(step).await.text;
+    assert!(shown.contains("one fault domain, whatever stands here"), "{shown}");
+    assert_eq!(shown.matches("value=\"device-of-a\"").count(), 3, "{shown}");
+    assert_eq!(desk.bench.call(Method::POST, step, &headers, "go=next&fd.b=shelf").await.status, 303);
+    let draft = desk.draft().await;
+    let settled = grouping::together::settled(&draft);
+    assert_eq!((settled.len(), settled[0].name.as_str(), settled[0].hosts.len()), (1, "shelf", 3));
+    let token = desk.bench.token(Role::Admin).await;
+    let body = r#"[{"name": "x", "hosts": ["a"]}, {"name": "y", "hosts": ["b"]}]"#;
+    let refused = desk.bench.api(&token, Method::PUT, "/api/v1/fault-domains", body).await;
+    assert_eq!(refused.status, 422, "{}", refused.text);
     assert!(page.contains("3 count as 1") && page.contains("needs 3 fault domains, 1 available"), "{page}");
 }
 

@@ -34,7 +34,9 @@ pub fn under(path: &Path, known: &[Disk]) -> Under {
         enclosure: None,
         note,
     };
-    let Ok(meta) = meta else { return plain(path.display().to_string(), None) };
+    // The node of a device that is gone says nothing: its folder is no device that it shared with others.
+    let is_node = path.starts_with("/dev") && !path.starts_with("/dev/shm");
+    let Some(meta) = meta.ok().filter(|_| !is_node) else { return plain(path.display().to_string(), None) };
     let (major, minor) = (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev()));
     let disks = disks_of(Path::new("/sys"), major, minor);
     let names: Vec<&str> = disks.iter().map(String::as_str).collect();
@@ -118,5 +120,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let bodies = ["a.img", "b.img"].map(|name| under(&folder.path().join(name), &[]).body);
         assert_eq!(bodies[0], bodies[1]);
+        let gone = ["/dev/sdnot", "/dev/sdthere"].map(|path| under(Path::new(path), &[]).body);
+        assert_ne!(gone[0], gone[1], "two disks that were pulled share nothing");
     }
 }

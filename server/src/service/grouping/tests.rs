@@ -54,6 +54,7 @@ fn draft_disk(one: &Candidate) -> DraftDisk {
         path: one.path.clone(),
         size_bytes: one.member.size_bytes,
         media: one.member.media,
+        body: one.member.body.clone(),
         make_file: true,
         holds_data: one.holds_data,
         review: None,
@@ -140,6 +141,30 @@ fn files_on_one_device_share_a_fault_domain() {
     let picture = plan::picture(&draft, model::units::Timestamp(0));
     let domains = model::placement::Topology::from_snapshot(&picture).usable_domains().len();
     assert_eq!(domains, 3, "the engine counts as the page does");
+    // Whatever the draft says of fault domains: the plan has them together, or is refused.
+    draft.fault_domains.clear();
+    let made = plan::plan(&draft, &can()).expect("a plan");
+    assert_eq!(made.fault_domains.len(), 1);
+    assert_eq!(made.fault_domains[0].hosts, ["b", "c"]);
+    let apart =
+        ["b", "c"].map(|host| FaultDomainView { name: format!("of-{host}"), hosts: vec![host.into()] });
+    draft.fault_domains = apart.to_vec();
+    let error = plan::plan(&draft, &can()).expect_err("refused").to_string();
+    assert!(error.contains("b and c lie on one device"), "{error}");
+    assert!(draft.set_fault_domains(apart.to_vec()).is_err());
+    // A cluster that runs takes no second host on a device that carries data of another.
+    let (old, new): (Vec<Claim>, Vec<Claim>) =
+        draft.claims.iter().cloned().partition(|claim| claim.host != "c");
+    let running = division(&Draft { claims: old, ..draft.clone() }, &candidates);
+    let torn = |domains: &[FaultDomainView]| together::torn(&draft, &new, &running, domains);
+    assert_eq!(torn(&[])[0].field, "claims[0].capacity");
+    assert!(torn(&[])[0].detail.contains("claim the disk for b"), "{:?}", torn(&[]));
+    assert_eq!(torn(&apart).len(), 1);
+    let shelf = FaultDomainView { name: "shelf".into(), hosts: vec!["b".into(), "c".into()] };
+    assert!(torn(&[shelf.clone()]).is_empty());
+    let all = division(&draft, &candidates);
+    assert_eq!(together::split(&all, &[], false).len(), 1, "a cluster that runs is told of both");
+    assert!(together::split(&all, &[shelf], false).is_empty());
 }
 
 #[test]

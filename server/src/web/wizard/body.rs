@@ -66,7 +66,7 @@ pub enum Body {
     /// One of several.
     Picks { legend: &'static str, name: &'static str, picks: Vec<Pick>, more: Vec<Pick> },
     /// Fault domain of each host.
-    Domains { hosts: Vec<HostRow>, known: Vec<String> },
+    Domains { hosts: Vec<HostRow>, known: Vec<String>, together: Vec<String> },
     /// Claims.
     Disks { hosts: Vec<DiskHost>, costs: Vec<String> },
     /// Policies and the editor.
@@ -122,7 +122,14 @@ impl Body {
             Step::Services => services(draft, &can),
             Step::Domains => {
                 let known = draft.fault_domains.iter().map(|domain| domain.name.clone()).collect();
-                Self::Domains { hosts: draft.hosts.iter().map(|host| host_row(draft, host)).collect(), known }
+                let division = grouping::division(draft, &[]);
+                let lists = division.together().into_iter();
+                let together = lists.map(|hosts| grouping::together::sentence(&hosts)).collect();
+                Self::Domains {
+                    together,
+                    hosts: draft.hosts.iter().map(|host| host_row(draft, host)).collect(),
+                    known,
+                }
             }
             Step::Disks => {
                 let costs = if draft.lab.is_some() { Vec::new() } else { grouping::costs(draft, candidates) };
@@ -162,8 +169,9 @@ fn host_row(draft: &Draft, host: &crate::service::draft::DraftHost) -> HostRow {
 }
 
 pub(super) fn domain_of(draft: &Draft, host: &str) -> String {
-    let domain = draft.fault_domains.iter().find(|domain| domain.hosts.iter().any(|name| name == host));
-    domain.map(|domain| domain.name.clone()).unwrap_or_default()
+    let domains = grouping::together::settled(draft);
+    let domain = domains.into_iter().find(|domain| domain.hosts.iter().any(|name| name == host));
+    domain.map(|domain| domain.name).unwrap_or_default()
 }
 
 fn hosts(app: &App, draft: &Draft, form: &Posted, errors: &[FieldError]) -> Body {
@@ -368,7 +376,7 @@ pub fn answer(draft: &Draft, step: Step) -> String {
             (_, false) => "space efficiency".to_owned(),
             (_, true) => "space efficiency, encryption".to_owned(),
         },
-        Step::Domains => match draft.fault_domains.len() {
+        Step::Domains => match grouping::together::settled(draft).len() {
             0 => "each host is its own".to_owned(),
             number => count(number, "fault domain"),
         },
