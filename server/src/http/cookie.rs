@@ -1,5 +1,5 @@
-//! The session cookie: HttpOnly, SameSite=Lax (Strict would show the login page to every link from mail). Over TLS, also that of a proxy, it is Secure and
-//! bound to this host by its name, so that neither plain HTTP nor a neighbour's host can plant one.
+//! The session cookie: HttpOnly, SameSite=Lax (Strict would show the login page to every link from mail). Over TLS, also that of a
+//! proxy, it is Secure and bound to this host by its name, so that neither plain HTTP nor a neighbour's host can plant one.
 use axum::http::{HeaderMap, HeaderValue, header};
 
 /// Name of the cookie; `tls` is whether browsers come over TLS.

@@ -167,7 +167,8 @@ impl UnitPlan {
              # It writes its folders and block devices, and nothing else.\n\
              ReadWritePaths={paths}\nProtectSystem=strict\nProtectHome={home}\nPrivateTmp={tmp}\n\
              DevicePolicy=closed\nDeviceAllow=block-* rw\nDeviceAllow=char-nvme rw\n\
-             CapabilityBoundingSet={capabilities}\nAmbientCapabilities={ambient}\nNoNewPrivileges=yes\nProtectClock=no\nProtectHostname=yes\n\
+             CapabilityBoundingSet={capabilities}\nAmbientCapabilities={ambient}\n\
+             NoNewPrivileges=yes\nProtectClock=no\nProtectHostname=yes\n\
              ProtectKernelLogs=yes\nProtectKernelModules=yes\nProtectKernelTunables=yes\nProtectControlGroups=yes\n\
              RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6\nRestrictNamespaces=yes\nRestrictRealtime=yes\n\
              RestrictSUIDSGID=yes\nLockPersonality=yes\nMemoryDenyWriteExecute=yes\nSystemCallArchitectures=native\n\

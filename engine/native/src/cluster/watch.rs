@@ -3,7 +3,8 @@
 //! A pulled device is let go, its components are absent (not failed: it is as it was when it comes back), and the devices of the machine
 //! are watched for its superblock, wherever it turns up. It is taken back by opening its disk groups anew, as those of a host that
 //! returns. Invariants: a disk is known by its superblock, read again through the handle that holds it; a disk that turns up twice is not
-//! taken at all; one that another life of the cluster used since is not written; nothing is ever written to another disk that stands in the place of a lost one.
+//! taken at all; one that another life of the cluster used since is not written; nothing is ever written to another disk that stands
+//! in the place of a lost one.
 use super::core::{ClusterCore, DisksTurn};
 use super::find::{Candidate, Peek};
 use super::open::used_elsewhere;

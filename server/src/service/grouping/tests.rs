@@ -161,7 +161,7 @@ fn files_on_one_device_share_a_fault_domain() {
     assert!(torn(&[])[0].detail.contains("claim the disk for b"), "{:?}", torn(&[]));
     assert_eq!(torn(&apart).len(), 1);
     let shelf = FaultDomainView { name: "shelf".into(), hosts: vec!["b".into(), "c".into()] };
-    assert!(torn(&[shelf.clone()]).is_empty());
+    assert!(torn(std::slice::from_ref(&shelf)).is_empty());
     let all = division(&draft, &candidates);
     assert_eq!(together::split(&all, &[], false).len(), 1, "a cluster that runs is told of both");
     assert!(together::split(&all, &[shelf], false).is_empty());
