@@ -239,8 +239,10 @@ pub(super) async fn run(Plan { mut config }: Plan) -> Outcome {
     }
     app.start_tasks();
     tokio::spawn(look_after_certificate(app.clone()));
+    // Before anyone hears that it is ready: whoever stops it from then on gets an orderly end.
+    let asked_to_stop = stop_signals();
     announce::ready(&app).await?;
-    let served = serve(&app, listener).await;
+    let served = serve(&app, listener, asked_to_stop).await;
     for cluster in app.clusters.values() {
         if let Err(error) = cluster.engine.shutdown().await {
             tracing::error!(cluster = %cluster.key, %error, "the engine did not stop cleanly");
@@ -314,19 +316,26 @@ async fn look_after_certificate(app: App) {
     }
 }
 
-async fn asked_to_stop() {
+/// Takes SIGTERM and SIGINT from now on; the future ends when one of them comes.
+fn stop_signals() -> impl Future<Output = ()> + Send + 'static {
     use tokio::signal::unix::{SignalKind, signal};
     let (term, int) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
-    match (term, int) {
-        (Ok(mut term), Ok(mut int)) => tokio::select! { _ = term.recv() => {}, _ = int.recv() => {} },
-        _ => std::future::pending().await,
+    async move {
+        match (term, int) {
+            (Ok(mut term), Ok(mut int)) => tokio::select! { _ = term.recv() => {}, _ = int.recv() => {} },
+            _ => std::future::pending().await,
+        }
     }
 }
 
-async fn serve(app: &App, listener: TcpListener) -> Result<(), String> {
+async fn serve(
+    app: &App,
+    listener: TcpListener,
+    asked_to_stop: impl Future<Output = ()> + Send + 'static,
+) -> Result<(), String> {
     let stop = app.clone();
     let graceful = async move {
-        asked_to_stop().await;
+        asked_to_stop.await;
         tracing::info!("stopping");
         stop.stopping.send_replace(true);
     };
